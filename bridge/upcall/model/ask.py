@@ -1,0 +1,71 @@
+"""What is asked, what was chosen, and how it ended: plain data that every room shares."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from upcall.model.ids import AskId
+
+AskClass: TypeAlias = Literal["question", "permission"]
+AskState: TypeAlias = Literal["open", "claimed", "closed"]
+Outcome: TypeAlias = Literal[
+    "answered", "declined", "timed_out", "cancelled", "unreachable", "superseded"
+]
+
+
+class AskSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ask as its program raised it.
+
+    Attributes:
+        question: 1 to 8,192 characters.
+        options: labels in order; empty when only words are wanted.
+        detail: longer text below the question, or None.
+        multi: several options may be chosen.
+        min_selected: at least so many options, for `multi`.
+        max_selected: at most so many options, for `multi`.
+        free_text: words are taken besides (or instead of) the options.
+        recommended: index of the option that the program suggests.
+        deadline_at_ms: wall clock time at which the ask ends by itself.
+        default: the label or the words that a time-out answers with.
+        ask_class: `permission` asks have no default and take no casual answers.
+        option_details: one longer text for each option, or None.
+    """
+
+    question: str
+    options: tuple[str, ...] = ()
+    detail: str | None = None
+    multi: bool = False
+    min_selected: int | None = None
+    max_selected: int | None = None
+    free_text: bool = True
+    recommended: int | None = None
+    deadline_at_ms: int | None = None
+    default: str | None = None
+    ask_class: AskClass = "question"
+    option_details: tuple[str, ...] | None = None
+
+
+class Selection(msgspec.Struct, frozen=True, omit_defaults=False):
+    """What was chosen: options by index and label, and words, if any."""
+
+    indices: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    text: str | None = None
+
+
+class AnsweredBy(msgspec.Struct, frozen=True):
+    """Who answered and where; the name is None when nobody knows the person."""
+
+    name: str | None
+    channel: str
+
+
+class AskResult(msgspec.Struct, frozen=True):
+    """How an ask stands or ended; also the document that `--json` prints."""
+
+    id: AskId
+    outcome: str
+    answer: Selection | None
+    answered_by: AnsweredBy | None
+    waited_s: float
+    reason: str | None = None

@@ -1,0 +1,238 @@
+"""Everything that can happen to the hub, as one union: facts, each with its time."""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from upcall.model.ask import AskSpec
+from upcall.model.ids import AskId, SessionId
+from upcall.model.platform import Inbound, Who
+from upcall.model.rows import AskRow
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One instant on both clocks: wall milliseconds, and seconds since boot."""
+
+    wall_ms: int
+    boot_s: float
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """The program on the other end of the hub's socket, as kernel and client tell it.
+
+    Attributes:
+        pid: from the peer's credentials; 0 when the kernel could not tell.
+        start: its start.
+        parent: `pid:start` of its parent, which keys the conversation.
+        uid: peer's uid.
+        name: `--session NAME`, if given.
+    """
+
+    pid: int
+    start: str
+    parent: str
+    uid: int
+    name: str | None = None
+    title: str | None = None
+    cwd: str | None = None
+    program: str | None = None
+    repo: str | None = None
+    branch: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    at: Moment
+
+
+class AskRaised(_Event, frozen=True, kw_only=True):
+    """A program asks over the hub's socket.
+
+    Attributes:
+        timeout_s: seconds until it ends by itself, or None.
+        found: the ask with this id or key, if it was closed before this hub's life.
+        fresh: random bytes for new ids.
+    """
+
+    waiter: int
+    ask_id: AskId
+    spec: AskSpec
+    asker: Asker
+    timeout_s: float | None = None
+    wait: bool = True
+    key: str | None = None
+    found: AskRow | None = None
+    fresh: bytes = b""
+
+
+class WaitAsked(_Event, frozen=True, kw_only=True):
+    """A program wants to hear how an ask ends."""
+
+    waiter: int
+    ask_id: AskId
+    found: AskRow | None = None
+
+
+class Took(_Event, frozen=True, kw_only=True):
+    """The asker has written the answer; or its own terminal prompt answered."""
+
+    waiter: int
+    ask_id: AskId
+    who: Who
+    asker: Asker | None = None
+    indices: tuple[int, ...] | None = None
+    text: str | None = None
+    declined: bool = False
+    local: bool = False
+    found: AskRow | None = None
+
+
+class CancelAsked(_Event, frozen=True, kw_only=True):
+    """The asker withdraws its ask."""
+
+    waiter: int
+    ask_id: AskId
+    found: AskRow | None = None
+
+
+class NoticeRaised(_Event, frozen=True, kw_only=True):
+    """A program says something over the hub's socket."""
+
+    waiter: int
+    text: str
+    level: str
+    asker: Asker
+    fresh: bytes
+
+
+class WaiterGone(_Event, frozen=True, kw_only=True):
+    """A connection to the hub's socket ended."""
+
+    waiters: tuple[int, ...]
+
+
+class AskerDied(_Event, frozen=True, kw_only=True):
+    """A process that asked has ended."""
+
+    pid: int
+    start: str
+
+
+class LinkUp(_Event, frozen=True, kw_only=True):
+    """The hub is attached to a session's endpoint and has its hello."""
+
+    session_id: SessionId
+    pid: int
+    pid_start: str
+    record_path: str
+    program: str | None
+    cwd: str | None
+    capabilities: tuple[str, ...]
+
+
+class LinkSynced(_Event, frozen=True, kw_only=True):
+    """Everything that the session had to replay was received."""
+
+    session_id: SessionId
+
+
+class LinkDown(_Event, frozen=True, kw_only=True):
+    """The connection to a session ended; `gone`: the program is no more."""
+
+    session_id: SessionId
+    gone: bool
+
+
+class FrameIn(_Event, frozen=True, kw_only=True):
+    """A session said something. Attachments arrive with their bytes already in a file."""
+
+    session_id: SessionId
+    frame: Any
+    fresh: bytes
+    file_id: str | None = None
+
+
+class HostedReply(_Event, frozen=True, kw_only=True):
+    """A client of a hosted session's endpoint replies (token already checked)."""
+
+    session_id: SessionId
+    connection: str
+    frame: Any
+
+
+class PersonActed(_Event, frozen=True, kw_only=True):
+    """A person did something on a channel.
+
+    Attributes:
+        receipt_id: what the adapter waits on, or 0.
+        found: the ask that it names, if closed before this hub's life.
+    """
+
+    channel: str
+    inbound: Inbound
+    receipt_id: int = 0
+    found: AskRow | None = None
+
+
+class Delivered(_Event, frozen=True, kw_only=True):
+    """A delivery arrived; for posts, under this ref."""
+
+    delivery: int
+    ref: str | None = None
+
+
+class DeliveryFailed(_Event, frozen=True, kw_only=True):
+    """A delivery did not arrive, or may not have."""
+
+    delivery: int
+    kind: Literal["not_sent", "refused", "throttled", "uncertain"]
+    msg: str
+    retry_after_s: float = 0.0
+    jitter: float = 0.0
+
+
+class ChannelChanged(_Event, frozen=True, kw_only=True):
+    """A channel hears, or not; and how many look."""
+
+    channel: str
+    hearing: bool
+    audience: int
+    reason: str | None = None
+
+
+class RootChanged(_Event, frozen=True, kw_only=True):
+    """A project folder was registered or forgotten."""
+
+    waiter: int
+    path: str
+    gone: bool
+
+
+class Due(_Event, frozen=True, kw_only=True):
+    """Time has passed; see what is due."""
+
+
+class Resumed(_Event, frozen=True, kw_only=True):
+    """The hub starts with the rows that it had; what must go on, goes on."""
+
+
+Event: TypeAlias = (
+    AskRaised
+    | WaitAsked
+    | Took
+    | CancelAsked
+    | NoticeRaised
+    | WaiterGone
+    | AskerDied
+    | LinkUp
+    | LinkSynced
+    | LinkDown
+    | FrameIn
+    | HostedReply
+    | PersonActed
+    | Delivered
+    | DeliveryFailed
+    | ChannelChanged
+    | RootChanged
+    | Due
+    | Resumed
+)

@@ -1,0 +1,39 @@
+"""Sizes, counts and times of the protocols, each with its source."""
+
+from typing import Final
+
+# The session's endpoint: the peer's transport limits (its published protocol, version 3).
+PROTOCOL_VERSION: Final = 3
+MAX_INBOUND_BYTES: Final = 256 * 1024
+MAX_OUTBOUND_BYTES: Final = 1024 * 1024
+MAX_PREAUTH_HANDSHAKES: Final = 16
+HANDSHAKE_DEADLINE_S: Final = 2.0
+
+# Ours: what one connection may have waiting before it is closed with 1013.
+MAX_QUEUED_BYTES: Final = 4 * 1024 * 1024
+MAX_RESOLVED_KEPT: Final = 256
+
+# An ask, on every way in.
+MAX_QUESTION_CHARS: Final = 8192
+MAX_DETAIL_BYTES: Final = 256 * 1024
+MAX_OPTIONS: Final = 100
+MAX_LABEL_CHARS: Final = 200
+MIN_DEADLINE_S: Final = 0.1
+MAX_DEADLINE_S: Final = 365 * 86400.0
+MAX_TEXT_CHARS: Final = 65536
+MAX_TITLE_CHARS: Final = 200
+
+# Files, both ways.
+MAX_ATTACHMENT_BYTES: Final = 700 * 1024
+MAX_FILE_BYTES: Final = 20 * 1024 * 1024
+MAX_SESSION_FILES_BYTES: Final = 50 * 1024 * 1024
+MAX_INLINE_IMAGES_BYTES: Final = 192 * 1024
+
+# The hub's sockets.
+LINE_PROTOCOL: Final = 1
+MAX_LINE_BYTES: Final = 1024 * 1024
+MAX_ATTACHING: Final = 64
+ANSWER_KEPT_S: Final = 30 * 86400.0
+ASKER_GONE_S: Final = 5.0
+CONVERSATION_IDLE_S: Final = 600.0
+IDLE_EXIT_S: Final = 600.0

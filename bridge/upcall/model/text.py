@@ -1,0 +1,115 @@
+"""Making text from outside safe to show, and telling labels apart.
+
+One function, `visible`, stands between everything that did not come from our own source
+and every terminal, log line, error message and title.
+"""
+
+import unicodedata
+from typing import Final
+
+# Code points that show as nothing, or turn the reading order: a person must see that they
+# are there. Unicode's Default_Ignorable_Code_Point and Bidi_Control, by range.
+_IGNORABLE_RANGES: Final = (
+    (0x00AD, 0x00AD),
+    (0x034F, 0x034F),
+    (0x061C, 0x061C),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x200B, 0x200F),
+    (0x202A, 0x202E),
+    (0x2060, 0x206F),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)
+# Emoji are spelled with these two; between visible characters they hide nothing.
+_JOINERS: Final = frozenset("\u200d\ufe0f")
+_BLANKS: Final = frozenset("\u2800\u3164\uffa0\u115f\u1160")
+
+
+def is_ignorable(char: str) -> bool:
+    """Tell whether *char* is shown as nothing or changes the reading order."""
+    point = ord(char)
+    return any(low <= point <= high for low, high in _IGNORABLE_RANGES)
+
+
+def escape(char: str) -> str:
+    """Return a visible escape for one character: its code point in hexadecimal."""
+    point = ord(char)
+    if point < 0x100:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+def _needs_escape(char: str) -> bool:
+    if char < "\x7f":
+        return char < " "
+    category = unicodedata.category(char)
+    return category in {"Cc", "Cs", "Zl", "Zp"} or (is_ignorable(char) and char not in _JOINERS)
+
+
+def visible(text: str, *, newlines: bool = False) -> str:
+    """Return *text* with every control, invisible and surrogate character as an escape.
+
+    Args:
+        text: anything, also with lone surrogates.
+        newlines: keep line feeds and tabs, for a block of text; a CR LF becomes one LF.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if newlines:
+        text = text.replace("\r\n", "\n")
+        return "".join(
+            char if char in "\n\t" or not _needs_escape(char) else escape(char) for char in text
+        )
+    return "".join(escape(char) if _needs_escape(char) else char for char in text)
+
+
+def one_line(text: str, limit_chars: int = 200) -> str:
+    """Return *text* visible, on one line, and at most *limit_chars* characters long."""
+    shown = visible(" ".join(text[: limit_chars * 4].split()))
+    return shown if len(shown) <= limit_chars else shown[: limit_chars - 1] + "…"
+
+
+def printable_answer(text: str) -> str:
+    """Return an answer as `upcall ask` prints it: no control characters but tab and newline."""
+    return "".join(
+        char
+        for char in text
+        if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"}
+    )
+
+
+def unpaired_surrogate_or_nul(text: str) -> int | None:
+    """Return the index of the first NUL or surrogate in *text*, which nothing may carry."""
+    for index, char in enumerate(text):
+        if char == "\0" or "\ud800" <= char <= "\udfff":
+            return index
+    return None
+
+
+def fold_label(label: str) -> str:
+    """Return *label* as it is compared: case folded, outer blanks removed."""
+    return label.strip().casefold()
+
+
+def bare_label(label: str) -> str:
+    """Return what a person sees of *label*: NFKC, folded, no invisible and blank characters."""
+    normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", label).casefold())
+    return "".join(
+        char
+        for char in normal
+        if not is_ignorable(char) and not char.isspace() and char not in _BLANKS
+    )
+
+
+def code_points(text: str, limit: int = 12) -> str:
+    """Return *text* as code points in words, such as `U+0059 U+0435 U+0073`."""
+    shown = " ".join(f"U+{ord(char):04X}" for char in text[:limit])
+    return shown + (" …" if len(text) > limit else "")

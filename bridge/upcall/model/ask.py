@@ -53,11 +53,16 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=False):
     text: str | None = None
 
 
-class AnsweredBy(msgspec.Struct, frozen=True):
-    """Who answered and where; the name is None when nobody knows the person."""
+class AnsweredBy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who answered and where; the name is None when nobody knows the person.
+
+    Attributes:
+        detail: what the kernel says of a local answer (pid, program, terminal).
+    """
 
     name: str | None
     channel: str
+    detail: str = ""
 
 
 class AskResult(msgspec.Struct, frozen=True):

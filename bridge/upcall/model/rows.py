@@ -86,7 +86,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         inbound: the inbound row that it came from; unique.
         key: idempotency key of the reply to the session.
-        origin: connection and key of an endpoint client's reply, for re-acknowledgement.
+        origin: connection and key of an endpoint client's reply, for re-acknowledgement;
+            `local:` and what the kernel says of the program, for a local answer.
         live: it is the ask's current claim.
     """
 

@@ -1,0 +1,137 @@
+// Puts the page together: sign-in, live state, sections.
+
+import { Board } from "./asks.js";
+import { announce, byId, el, renewTimes, setClock, setText, setWords } from "./dom.js";
+import { History, Notices, Sessions } from "./lists.js";
+import { Live, key, post, setKey } from "./net.js";
+import { signInByCode, signInByWaiting, takeCode } from "./signin.js";
+
+const board = new Board({ isReady: () => live.ready, onCount: showCount, onClosed: () => past.refreshSoon() });
+const sessions = new Sessions({ isReady: () => live.ready });
+const notices = new Notices();
+const past = new History();
+const live = new Live({ onState, onLink, onSignedOut: () => signIn("You were signed out.") });
+let round = 0;
+let unused = null; // a link's code that an older login made needless so far
+
+function onState(state) {
+  setClock(state.now_ms);
+  setText(byId("machine"), state.machine);
+  setText(byId("version"), `upcall ${state.version}`);
+  board.update(state);
+  sessions.update(state.sessions);
+  notices.update(state.notices, state.sessions);
+  showProblems(state);
+  renewTimes();
+}
+
+function showProblems(state) {
+  const box = byId("problems");
+  const wanted = JSON.stringify(state.degraded);
+  if (box.dataset.shown !== wanted) {
+    box.dataset.shown = wanted;
+    box.replaceChildren(...state.degraded.map((one) => {
+      const line = el("p", { class: "problem" });
+      setWords(line, one.recover ? `${one.msg} - ${one.recover}` : one.msg);
+      return line;
+    }));
+  }
+  const words = state.channels.map((one) => {
+    const pages = one.name === state.channel ? ` (${one.audience === 1 ? "1 page" : `${one.audience} pages`})` : "";
+    return `${one.name}: ${one.state === "down" ? `not hearing${one.reason ? `, ${one.reason}` : ""}` : "hearing"}${pages}`;
+  });
+  setText(byId("channels"), words.length ? `Channels: ${words.join("; ")}` : "");
+}
+
+function onLink(ready, words) {
+  byId("link").dataset.state = ready ? "live" : words === "no connection" ? "off" : "wait";
+  setText(byId("link-words"), words);
+  document.body.dataset.live = ready ? "yes" : "no";
+  const off = words === "no connection";
+  const banner = byId("offline");
+  if (banner.hidden === off) {
+    banner.hidden = !off;
+    setText(banner, off ? "No connection to the hub. Nothing you press is sent; drafts are kept." : "");
+  }
+  board.onLink(ready);
+}
+
+function showCount(open) {
+  document.title = open ? `(${open}) upcall` : "upcall";
+  const count = byId("tab-count");
+  count.hidden = open === 0;
+  setText(count, open ? String(open) : "");
+  setText(byId("asks-title"), open ? `Questions (${open})` : "Questions");
+}
+
+function showView(view) {
+  document.body.dataset.view = view;
+  byId("sign-in").hidden = view !== "sign-in";
+  byId("inbox").hidden = view !== "inbox";
+  byId("tabs").hidden = view !== "inbox";
+  byId("link").hidden = view !== "inbox";
+}
+
+async function signIn(words) {
+  const mine = ++round;
+  live.stop();
+  setKey(null);
+  if (unused) {
+    const code = unused;
+    unused = null;
+    useCode(code);
+    return;
+  }
+  board.clear();
+  showCount(0);
+  byId("offline").hidden = true;
+  showView("sign-in");
+  if (words) announce(words);
+  if (await signInByWaiting(() => mine === round)) enter();
+}
+
+function enter() {
+  round += 1;
+  showView("inbox");
+  onLink(false, "connecting…");
+  live.start();
+  past.refreshSoon();
+}
+
+function showTab(tab) {
+  document.body.dataset.tab = tab;
+  for (const button of document.querySelectorAll("#tabs button")) {
+    if (button.dataset.tab === tab) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+  }
+  scrollTo(0, 0);
+}
+
+async function useCode(code) {
+  showView("sign-in");
+  if (await signInByCode(code)) enter();
+}
+
+for (const button of document.querySelectorAll("#tabs button")) {
+  button.addEventListener("click", () => showTab(button.dataset.tab));
+}
+byId("sign-in-again").addEventListener("click", () => signIn());
+byId("sign-out").addEventListener("click", async () => {
+  try {
+    await post("/api/logout", {});
+  } finally {
+    signIn("This browser is signed out.");
+  }
+});
+addEventListener("hashchange", () => {
+  unused = takeCode();
+  if (unused && byId("inbox").hidden) signIn();
+});
+setInterval(() => {
+  renewTimes();
+  board.settle();
+}, 5000);
+
+unused = takeCode();
+if (key()) enter();
+else signIn();

@@ -1,0 +1,228 @@
+// Sessions, notices and history.
+
+import { agoTime, appeared, byId, el, newKey, setText, theirs } from "./dom.js";
+import { get, getFile, post } from "./net.js";
+import { endWords } from "./words.js";
+
+const nameOf = (session) => session.title || session.program || session.session_id;
+const STATES = { attached: "connected", away: "away", gone: "ended" };
+
+export class Sessions {
+  constructor({ isReady }) {
+    this.isReady = isReady;
+    this.rows = new Map();
+    this.box = byId("session-list");
+  }
+
+  update(sessions) {
+    const seen = new Set();
+    for (const session of sessions) {
+      seen.add(session.session_id);
+      let row = this.rows.get(session.session_id);
+      if (!row) {
+        row = new SessionRow(session.session_id, this.isReady);
+        this.rows.set(session.session_id, row);
+        this.box.append(row.node);
+      }
+      row.update(session);
+    }
+    for (const [id, row] of this.rows) {
+      if (!seen.has(id)) {
+        row.node.remove();
+        this.rows.delete(id);
+      }
+    }
+    showNone(this.box, this.rows.size === 0, "No program is connected.");
+  }
+}
+
+function showNone(box, none, words) {
+  let node = box.querySelector(":scope > .quiet");
+  if (none && !node) box.append(el("p", { class: "quiet" }, words));
+  else if (!none && node) node.remove();
+}
+
+class SessionRow {
+  constructor(id, isReady) {
+    this.id = id;
+    this.isReady = isReady;
+    this.head = el("div", {});
+    this.node = el("article", { class: "row" }, this.head);
+    this.form = null;
+    this.shown = "";
+  }
+
+  update(session) {
+    const shown = JSON.stringify(session);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    const claims = [session.repo, session.branch && `on ${session.branch}`].filter(Boolean);
+    const known = [session.machine, session.program, session.cwd].filter(Boolean);
+    this.head.replaceChildren(...[
+      el("p", { class: "who" },
+        theirs(nameOf(session), "strong", { class: "title" }),
+        ...claims.map((text) => theirs(text, "span", { class: "claim" })),
+        el("span", { class: "chip", "data-state": session.state }, STATES[session.state] || session.state)),
+      el("p", { class: "known" }, ...known.flatMap((text, at) => [at ? " · " : "", theirs(text)]),
+        known.length ? " · " : "", "since ", agoTime(session.since_ms)),
+      session.task && el("p", { class: "known" }, "task: ", theirs(session.task)),
+      (session.model || session.usage) && el("p", { class: "known" }, ...[session.model, session.usage].filter(Boolean).flatMap((text, at) => [at ? " · " : "", theirs(text)])),
+      session.activity && el("p", { class: "known" }, "doing: ", theirs(session.activity)),
+      session.last_text && theirs(session.last_text, "p", { class: "quote said" }),
+    ].filter(Boolean));
+    if (session.takes_text && !this.form) this.node.append(this.form = this.messageForm());
+    if (!session.takes_text && this.form) {
+      this.form.remove();
+      this.form = null;
+    }
+  }
+
+  messageForm() {
+    const name = `message-${this.id}`;
+    const area = el("textarea", { id: name, rows: "1", dir: "auto", maxlength: "60000" });
+    const send = el("button", { type: "button", class: "go" }, "Send");
+    const state = el("p", { class: "state", tabindex: "-1" });
+    let key = newKey();
+    const say = (text, kind) => {
+      setText(state, text);
+      state.dataset.kind = kind;
+    };
+    area.addEventListener("input", () => { key = newKey(); });
+    send.addEventListener("click", async () => {
+      if (area.value.trim() === "") return say("there are no words yet", "bad");
+      if (!this.isReady()) return say("not sent, no connection", "bad");
+      say("sending…", "wait");
+      state.focus({ preventScroll: true });
+      send.setAttribute("aria-disabled", "true");
+      try {
+        await post("/api/message", { session: this.id, text: area.value, key });
+        area.value = "";
+        key = newKey();
+        say("passed to the session", "good");
+      } catch (problem) {
+        say(problem.message, "bad");
+      }
+      send.removeAttribute("aria-disabled");
+    });
+    return el("form", { class: "words", on: { submit: (event) => event.preventDefault() } },
+      el("label", { for: name }, "Message to this session"), area, send, state);
+  }
+}
+
+export class Notices {
+  constructor() {
+    this.box = byId("notice-list");
+    this.rows = new Map();
+  }
+
+  update(notices, sessions) {
+    const titles = new Map(sessions.map((session) => [session.session_id, nameOf(session)]));
+    const ids = new Set(notices.map((notice) => notice.id));
+    for (const [id, row] of this.rows) {
+      if (!ids.has(id)) {
+        row.remove();
+        this.rows.delete(id);
+      }
+    }
+    for (const notice of [...notices].reverse()) {
+      if (this.rows.has(notice.id)) continue;
+      const row = noticeRow(notice, titles.get(notice.session_id) || notice.session_id);
+      this.rows.set(notice.id, row);
+      this.box.prepend(row);
+    }
+    showNone(this.box, this.rows.size === 0, "No notices yet.");
+  }
+}
+
+function noticeRow(notice, title) {
+  return el("article", { class: "row" },
+    el("p", { class: "known" }, theirs(title, "strong"), ` · ${notice.kind} · `, agoTime(notice.at_ms)),
+    notice.text && theirs(notice.text, "p", { class: "quote said" }),
+    notice.hidden > 0 && el("p", { class: "known" }, `${notice.hidden.toLocaleString()} more characters are not shown here`),
+    notice.file_id && attachment(notice));
+}
+
+// A file of a session is only ever an image proven by its first bytes, or a download.
+function attachment(notice) {
+  const name = notice.file_name || "file";
+  const box = el("div", { class: "attachment" });
+  const state = el("p", { class: "state" });
+  const open = el("button", { type: "button", class: "plain" }, "Get ", theirs(name));
+  open.addEventListener("click", async () => {
+    setText(state, "getting it…");
+    try {
+      const { blob, image } = await getFile(`/api/file/${encodeURIComponent(notice.file_id)}`);
+      setText(state, "");
+      if (image) await showImage(box, blob, image, name);
+      save(blob, name, box, Boolean(image));
+      open.remove();
+    } catch (problem) {
+      state.dataset.kind = "bad";
+      setText(state, problem.message);
+    }
+  });
+  box.append(open, state);
+  return box;
+}
+
+async function showImage(box, blob, type, name) {
+  const reader = new FileReader();
+  const read = new Promise((done, failed) => {
+    reader.onload = done;
+    reader.onerror = failed;
+  });
+  reader.readAsDataURL(new Blob([blob], { type }));
+  await read;
+  box.append(el("img", { src: reader.result, alt: `Image ${name}` }));
+}
+
+function save(blob, name, box, later) {
+  const address = URL.createObjectURL(new Blob([blob], { type: "application/octet-stream" }));
+  const link = el("a", { href: address, download: name, class: "plain button" }, "Save ", theirs(name));
+  box.append(link);
+  if (!later) link.click();
+}
+
+export class History {
+  constructor() {
+    this.box = byId("history-list");
+    this.more = byId("history-more");
+    this.ids = new Set();
+    this.last = null;
+    this.timer = null;
+    this.more.addEventListener("click", () => this.load(this.last));
+  }
+
+  refreshSoon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.load(null), 400);
+  }
+
+  async load(before) {
+    const limit = 20;
+    let asks;
+    try {
+      ({ asks } = await get(`/api/history?limit=${limit}${before === null ? "" : `&before=${before}`}`));
+    } catch (problem) {
+      if (before !== null) setText(this.more, `${problem.message} - try again`);
+      return;
+    }
+    const unseen = asks.filter((ask) => !this.ids.has(ask.id));
+    for (const ask of unseen) this.ids.add(ask.id);
+    const rows = unseen.map(historyRow);
+    if (before === null) this.box.prepend(...rows);
+    else this.box.append(...rows.map(appeared));
+    if (asks.length && (before !== null || this.last === null)) this.last = asks[asks.length - 1].closed_ms;
+    if (before !== null || asks.length < limit || this.more.hidden) this.more.hidden = asks.length < limit;
+    setText(this.more, "Load more");
+    showNone(this.box, this.ids.size === 0, "Nothing has been answered yet.");
+  }
+}
+
+function historyRow(ask) {
+  return el("article", { class: "row" },
+    el("p", { class: "known" }, theirs(nameOf(ask.session), "strong"),
+      ask.session.repo && " · ", ask.session.repo && theirs(ask.session.repo), " · ", agoTime(ask.closed_ms || ask.raised_ms)),
+    theirs(ask.question, "p", { class: "quote said" }),
+    el("p", { class: "state", "data-kind": ask.outcome === "answered" ? "good" : "over" }, endWords(ask, null)));
+}

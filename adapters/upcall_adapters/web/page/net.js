@@ -1,0 +1,168 @@
+// Talking to the hub: requests with the login's key, and the live connection.
+
+const KEY = "upcall_key";
+export const key = () => localStorage.getItem(KEY);
+export const setKey = (value) => (value === null ? localStorage.removeItem(KEY) : localStorage.setItem(KEY, value));
+
+export class NotSent extends Error {}
+export class Refused extends Error {
+  constructor(status, body) {
+    const error = (body && body.error) || {};
+    super(error.msg || (body && body.msg) || `the inbox refused (${status})`);
+    this.status = status;
+    this.body = body;
+    this.code = error.code || (body && body.code) || "refused";
+    this.recover = error.recover || null;
+  }
+}
+
+async function request(path, options, timeoutMs = 20000) {
+  const headers = { ...(options.headers || {}) };
+  if (key() !== null) headers["X-Upcall-Key"] = key();
+  let response;
+  try {
+    response = await fetch(path, {
+      ...options, headers, credentials: "same-origin", cache: "no-store", redirect: "error",
+      signal: AbortSignal.timeout(timeoutMs),
+    });
+  } catch (problem) {
+    throw new NotSent("not sent, no connection");
+  }
+  if (!response.ok) throw new Refused(response.status, await response.json().catch(() => null));
+  return response;
+}
+
+export const get = async (path) => (await request(path, {})).json();
+export const getFile = async (path) => {
+  const response = await request(path, {}, 60000);
+  return { blob: await response.blob(), image: response.headers.get("X-Upcall-Image") };
+};
+export const post = async (path, body, timeoutMs) => (await request(path, {
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+}, timeoutMs)).json();
+
+const RETRY_MS = [300, 1000, 2000, 4000, 5000];
+const READ_MS = 4000;
+
+// The live connection. `ready` is true only while what the page shows is as the hub said
+// it since the last time that anything could have been missed.
+export class Live {
+  constructor({ onState, onLink, onSignedOut }) {
+    Object.assign(this, { onState, onLink, onSignedOut });
+    this.ready = false;
+    this.socket = null;
+    this.tries = 0;
+    this.reads = 0;
+    this.stopped = true;
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.readAgain(); });
+    addEventListener("pageshow", (event) => { if (event.persisted) this.reconnect(); });
+    addEventListener("online", () => this.reconnect());
+    addEventListener("offline", () => this.drop());
+  }
+
+  start() {
+    this.stopped = false;
+    this.tries = 0;
+    this.connect();
+  }
+
+  stop() {
+    this.stopped = true;
+    clearTimeout(this.timer);
+    this.drop();
+  }
+
+  mark(ready, words) {
+    this.ready = ready;
+    this.onLink(ready, words);
+  }
+
+  drop() {
+    const socket = this.socket;
+    this.socket = null;
+    clearTimeout(this.readTimer);
+    if (socket) {
+      socket.onclose = socket.onmessage = socket.onopen = null;
+      socket.close();
+    }
+    if (!this.stopped) {
+      this.mark(false, "no connection");
+      this.again();
+    }
+  }
+
+  again() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.connect(), RETRY_MS[Math.min(this.tries, RETRY_MS.length - 1)]);
+    this.tries += 1;
+  }
+
+  reconnect() {
+    if (this.stopped) return;
+    this.tries = 0;
+    this.drop();
+  }
+
+  readAgain() {
+    if (this.stopped) return;
+    if (!this.socket || this.socket.readyState !== WebSocket.OPEN) {
+      this.reconnect();
+      return;
+    }
+    this.mark(false, "reading again…");
+    this.reads += 1;
+    this.socket.send(JSON.stringify({ read: this.reads }));
+    clearTimeout(this.readTimer);
+    this.readTimer = setTimeout(() => this.reconnect(), READ_MS);
+  }
+
+  connect() {
+    clearTimeout(this.timer);
+    if (this.stopped || this.socket) return;
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(`${scheme}//${location.host}/api/live`);
+    let opened = false;
+    let first = true;
+    this.socket = socket;
+    socket.onopen = () => {
+      opened = true;
+      socket.send(JSON.stringify({ key: key() || "" }));
+    };
+    socket.onmessage = (event) => {
+      const message = JSON.parse(event.data);
+      if (message.asks !== undefined) {
+        this.onState(message);
+        if (first) {
+          first = false;
+          this.tries = 0;
+          this.mark(true, "live");
+        }
+      } else if (message.read === this.reads) {
+        clearTimeout(this.readTimer);
+        this.mark(true, "live");
+      }
+    };
+    socket.onclose = async (event) => {
+      if (this.socket !== socket) return;
+      this.socket = null;
+      clearTimeout(this.readTimer);
+      if (event.code === 4401 || (!opened && await this.refused())) {
+        this.stop();
+        this.onSignedOut();
+        return;
+      }
+      this.mark(false, "no connection");
+      this.again();
+    };
+  }
+
+  // A refused handshake looks like a lost network to a page; a plain request tells.
+  async refused() {
+    try {
+      await get("/api/state");
+      return false;
+    } catch (problem) {
+      return problem instanceof Refused && problem.status === 401;
+    }
+  }
+}

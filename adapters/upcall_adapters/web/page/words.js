@@ -1,0 +1,39 @@
+// How an ask ended, in words that claim no more than what happened.
+
+export function quoteLabels(labels, text = null) {
+  const shown = labels.map((label) => `“${label}”`).join(", ");
+  if (text === null || text === "") return shown;
+  const words = text.length > 200 ? `${text.slice(0, 199)}…` : text;
+  return shown ? `${shown} and the words “${words}”` : `“${words}”`;
+}
+
+export function byWords(ask) {
+  const by = ask.answered_by;
+  if (!by) return "somebody";
+  return by.name ? `${by.name} on ${by.channel}` : `another program on this computer, person unknown (${by.channel}),`;
+}
+
+export function endWords(ask, who) {
+  const answer = ask.answer ? quoteLabels(ask.answer.labels, ask.answer.text) : "";
+  switch (ask.outcome) {
+    case "answered":
+      if (who === "me") return `the program took it: ${answer}`;
+      return ask.answered_by && ask.answered_by.name
+        ? `answered by ${byWords(ask)}: ${answer}`
+        : `answered by another program on this computer, person unknown: ${answer}`;
+    case "declined":
+      return ask.answered_by ? `declined by ${byWords(ask)}` : "declined, not answered";
+    case "timed_out":
+      return answer
+        ? `no answer in time; the program's own default ${answer} was used. Nobody chose it.`
+        : "no answer in time (timed out; nobody said no)";
+    case "cancelled":
+      return "the program withdrew its question";
+    case "unreachable":
+      return "The program stopped before it took the answer. Nothing was run by this answer.";
+    case "superseded":
+      return "The program changed its question. Nothing was sent.";
+    default:
+      return answer ? `${byWords(ask)} answered ${answer}` : "";
+  }
+}

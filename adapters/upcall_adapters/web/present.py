@@ -1,0 +1,233 @@
+"""The hub's view as JSON for pages: every foreign character visible, nothing else added.
+
+Agent text goes out with visible escapes for characters that hide or turn text. Answers
+come back by index and revision, so the labels here are for eyes only.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from upcall.model.ask import AnsweredBy, AskResult, Selection
+from upcall.model.platform import Receipt
+from upcall.model.text import bare_label, code_points, one_line, visible
+from upcall.model.views import AskView, ChannelView, HealthView, NoticeView, SessionView
+
+DETAIL_SHOWN_CHARS: Final = 8_000
+DETAIL_CUT_CHARS: Final = 4_000
+MAX_ASKS: Final = 200
+MAX_NOTICES: Final = 40
+_SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC")
+# What the page itself writes on its controls and state lines: an option may not pose as it.
+_HUB_WORDS: Final = frozenset(
+    bare_label(word)
+    for word in (
+        "Answer in words", "Answer at the terminal", "Decline", "Hold", "Let the clock run",
+        "Send", "Send words", "Back", "Put away", "sending…", "the program took it",
+        "answered", "declined", "timed out", "cancelled",
+    )
+)  # fmt: skip
+
+
+def _line(text: str | None, limit_chars: int = 300) -> str | None:
+    return None if text is None else one_line(text, limit_chars)
+
+
+def _block(text: str | None) -> str | None:
+    return None if text is None else visible(text, newlines=True)
+
+
+def label_shown(label: str) -> str:
+    """Return *label* for a page; one that equals a word of the page is marked."""
+    shown = visible(label)
+    return f"option: {shown}" if bare_label(label) in _HUB_WORDS else shown
+
+
+def label_warning(number: int, label: str) -> str | None:
+    """Return a warning if *label* has letters of scripts that look alike, else None."""
+    found: dict[str, str] = {}
+    for char in label:
+        if char.isalpha():
+            script = unicodedata.name(char, "").partition(" ")[0]
+            if script in _SCRIPTS:
+                found.setdefault(script, char)
+    if len(found) < 2:
+        return None
+    scripts = " and ".join(script.capitalize() for script in found)
+    foreign = next(char for script, char in found.items() if char > "\x7f")
+    return (
+        f"Option {number} mixes {scripts} letters: "
+        f"{code_points(foreign)} is character {label.index(foreign) + 1}."
+    )
+
+
+def _session(session: SessionView) -> dict[str, Any]:
+    return {
+        "session_id": session.session_id,
+        "kind": session.kind,
+        "state": session.state,
+        "title": _line(session.title),
+        "repo": _line(session.repo),
+        "branch": _line(session.branch),
+        "machine": _line(session.machine),
+        "cwd": _line(session.cwd),
+        "program": _line(session.program),
+        "pid": session.pid,
+        "task": _line(session.task),
+        "model": _line(session.model),
+        "usage": _line(session.usage),
+        "activity": _line(session.activity),
+        "last_text": None if session.last_text is None else _cut(session.last_text)[0],
+        "since_ms": session.since_ms,
+        "takes_text": session.takes_text,
+    }
+
+
+def _cut(text: str) -> tuple[str, int]:
+    """Return *text* visible and cut for a list, and how many characters are not shown."""
+    if len(text) <= DETAIL_SHOWN_CHARS:
+        return visible(text, newlines=True), 0
+    return visible(text[:DETAIL_CUT_CHARS], newlines=True), len(text) - DETAIL_CUT_CHARS
+
+
+def _selection(selection: Selection | None) -> dict[str, Any] | None:
+    if selection is None:
+        return None
+    return {
+        "indices": selection.indices,
+        "labels": [visible(label) for label in selection.labels],
+        "text": _block(selection.text),
+    }
+
+
+def _by(by: AnsweredBy | None) -> dict[str, Any] | None:
+    return None if by is None else {"name": _line(by.name), "channel": _line(by.channel)}
+
+
+def ask_json(ask: AskView, *, whole: bool = False) -> dict[str, Any]:
+    """Return one ask for a page; long detail only if *whole*, else cut and counted."""
+    detail, hidden = (None, 0) if ask.detail is None else _cut(ask.detail)
+    if whole and ask.detail is not None:
+        detail, hidden = visible(ask.detail, newlines=True), 0
+    warnings = (label_warning(at, label) for at, label in enumerate(ask.options, 1))
+    details = ask.option_details or ()
+    return {
+        "id": ask.id,
+        "state": ask.state,
+        "class": ask.ask_class,
+        "question": _block(ask.question),
+        "detail": detail,
+        "detail_hidden": hidden,
+        "options": [
+            {
+                "label_shown": label_shown(label),
+                "detail": _block(details[at]) if at < len(details) else None,
+            }
+            for at, label in enumerate(ask.options)
+        ],
+        "warnings": [warning for warning in warnings if warning],
+        "multi": ask.multi,
+        "min_selected": ask.min_selected,
+        "max_selected": ask.max_selected,
+        "free_text": ask.free_text,
+        "recommended": None if ask.ask_class == "permission" else ask.recommended,
+        "default": _line(ask.default),
+        "deadline_ms": ask.deadline_ms,
+        "held": ask.held,
+        "revision": ask.revision,
+        "raised_ms": ask.raised_ms,
+        "session": _session(ask.session),
+        "outcome": ask.outcome,
+        "answer": _selection(ask.answer),
+        "answered_by": _by(ask.answered_by),
+        "closed_ms": ask.closed_ms,
+        "can_decline": ask.can_decline,
+        "can_hold": ask.can_hold,
+        "note": _line(ask.note),
+    }
+
+
+def _notice(notice: NoticeView) -> dict[str, Any]:
+    text, hidden = _cut(notice.text)
+    return {
+        "id": notice.id,
+        "session_id": notice.session_id,
+        "kind": _line(notice.kind),
+        "text": text,
+        "hidden": hidden,
+        "at_ms": notice.at_ms,
+        "file_id": notice.file_id,
+        "file_name": None if notice.file_name is None else file_name(notice.file_name),
+    }
+
+
+def _channel(channel: ChannelView) -> dict[str, Any]:
+    return {
+        "name": _line(channel.name),
+        "state": channel.state,
+        "audience": channel.audience,
+        "reason": _line(channel.reason),
+        "heard_ms": channel.heard_ms,
+    }
+
+
+def state_json(
+    *,
+    asks: Sequence[AskView],
+    sessions: Sequence[SessionView],
+    notices: Sequence[NoticeView],
+    health: HealthView,
+    about: Mapping[str, Any],
+) -> bytes:
+    """Return everything a page shows, as one JSON document."""
+    document: dict[str, Any] = {
+        **about,
+        "asks": [ask_json(ask) for ask in asks[:MAX_ASKS]],
+        "more_asks": max(0, len(asks) - MAX_ASKS),
+        "sessions": [_session(session) for session in sessions],
+        "notices": [_notice(notice) for notice in notices],
+        "channels": [_channel(channel) for channel in health.channels],
+        "ready": health.ready,
+        "degraded": [
+            {"code": one.code, "msg": _line(one.msg, 600), "recover": _line(one.recover, 600)}
+            for one in health.degraded
+        ],
+    }
+    return msgspec.json.encode(document)
+
+
+def result_json(result: AskResult | None) -> dict[str, Any] | None:
+    """Return how an ask stands, for a page."""
+    if result is None:
+        return None
+    return {
+        "id": result.id,
+        "outcome": result.outcome,
+        "answer": _selection(result.answer),
+        "answered_by": _by(result.answered_by),
+        "waited_s": result.waited_s,
+        "reason": _line(result.reason),
+    }
+
+
+def receipt_json(receipt: Receipt) -> dict[str, Any]:
+    """Return what became of an answer or message."""
+    return {
+        "ok": receipt.ok,
+        "code": receipt.code,
+        "msg": _line(receipt.msg, 600),
+        "result": result_json(receipt.result),
+    }
+
+
+def file_name(name: str) -> str:
+    """Return *name* as one path component that no system and no reader mistakes."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    kept = "".join(
+        char
+        for char in last
+        if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} and char not in ':"'
+    ).strip(" .")
+    return kept[:120] or "file"

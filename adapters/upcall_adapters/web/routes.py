@@ -1,0 +1,475 @@
+"""The inbox's HTTP interface.
+
+Every POST carries JSON and the inbox's own `Origin` (`http://127.0.0.1:PORT`). Reads and
+answers carry the login: the cookie `upcall_PORT` and its key in `X-Upcall-Key`. A refusal
+is `{"error": {class, code, msg, recover}}`. GET never changes anything.
+
+* `POST /api/login {code}`: uses a link's code up, sets the cookie, returns `{key}`.
+* `POST /api/browser {}`: asks to be let in, returns `{code, poll}`; people see the code.
+* `POST /api/browser/wait {poll}`: `{"state": "waiting"}`, or sets the cookie and returns
+  `{"state": "in", key}`; answers within 25 s.
+* `POST /api/logout {}`: ends this login.
+* `GET /api/state`: `{now_ms, asks, more_asks, sessions, notices, channels, ...}`.
+* `GET /api/ask/ID`: one ask, whole, also one that is closed.
+* `GET /api/history?before=MS&limit=N`: `{asks}`, closed ones, newest first.
+* `GET /api/file/ID`: the bytes of an attachment, never as a document.
+* `POST /api/answer {ask, revision, key, indices | text | decline | hold}`: 200 with the
+  receipt `{ok, code, msg, result}`, 409 with the same if it was refused. `key` is the
+  act's own: a repeat with the same key is the same act.
+* `POST /api/message {session, text, key}`: words to a session; receipt as above.
+* `WS /api/live`: first message `{key}`; then the state at once and after every change.
+  `{read: N}` gets the state again and then `{read: N}`.
+* `GET /healthz`, `/readyz`: `ok` or not. `GET /metrics`: with the bearer token of the
+  secret `metrics_token`.
+"""
+
+import asyncio
+import hmac
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from upcall.model.errors import UsageError
+from upcall.model.ids import is_session_id
+from upcall.model.limits import MAX_OPTIONS, MAX_TEXT_CHARS
+from upcall.model.platform import Answered, Receipt, Texted, Who
+from upcall.model.text import unpaired_surrogate_or_nul, visible
+from upcall_adapters.web.assets import Asset, read_assets
+from upcall_adapters.web.door import Doorkeeper, error_response, json_response
+from upcall_adapters.web.guards import FILE_POLICY, image_type
+from upcall_adapters.web.login import LOGIN_LIFE_MS, Login, LoginRefused, Secrets, agent_words
+from upcall_adapters.web.metrics import metrics_text
+from upcall_adapters.web.pages import Page
+from upcall_adapters.web.parts import Parts
+from upcall_adapters.web.present import (
+    MAX_NOTICES,
+    ask_json,
+    file_name,
+    receipt_json,
+    state_json,
+)
+
+MAX_BODY_BYTES: Final = 64 * 1024
+WAIT_S: Final = 25.0
+FIRST_MESSAGE_S: Final = 10.0
+HEARTBEAT_S: Final = 20.0
+CLOSE_SIGNED_OUT: Final = 4401
+MAX_HISTORY: Final = 100
+BodyT = TypeVar("BodyT")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class LoginBody(msgspec.Struct, frozen=True):
+    """`POST /api/login`."""
+
+    code: str
+
+
+class WaitBody(msgspec.Struct, frozen=True):
+    """`POST /api/browser/wait`."""
+
+    poll: str
+
+
+class AnswerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`POST /api/answer`: exactly one of indices, text, decline and hold."""
+
+    ask: str
+    revision: str
+    key: str
+    indices: tuple[int, ...] | None = None
+    text: str | None = None
+    decline: bool = False
+    hold: bool | None = None
+
+
+class MessageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`POST /api/message`."""
+
+    session: str
+    text: str
+    key: str
+
+
+class KeyMessage(msgspec.Struct, frozen=True):
+    """First message of a live connection."""
+
+    key: str
+
+
+class ReadMessage(msgspec.Struct, frozen=True):
+    """Later messages of a live connection."""
+
+    read: int
+
+
+def _checked_words(text: str) -> str:
+    if not text.strip():
+        raise UsageError("the words are empty", code="invalid_answer")
+    if len(text) > MAX_TEXT_CHARS:
+        raise UsageError(
+            f"the words are {len(text)} characters long, {MAX_TEXT_CHARS} are taken",
+            code="invalid_answer",
+        )
+    if unpaired_surrogate_or_nul(text) is not None:
+        raise UsageError(
+            "the words contain a character that can't be sent", code="invalid_answer"
+        )
+    return text
+
+
+def _checked_key(key: str) -> str:
+    if not 8 <= len(key) <= 64 or not key.isascii() or not key.isprintable():
+        raise UsageError("key must be 8 to 64 printable ASCII characters", code="invalid_key")
+    return key
+
+
+def _checked_answer(body: AnswerBody) -> None:
+    kinds = (body.indices is not None, body.text is not None, body.decline)
+    if sum((*kinds, body.hold is not None)) != 1:
+        raise UsageError(
+            "give exactly one of indices, text, decline and hold", code="invalid_answer"
+        )
+    if body.text is not None:
+        _checked_words(body.text)
+    if body.indices is not None and (
+        not 1 <= len(body.indices) <= MAX_OPTIONS
+        or len(set(body.indices)) != len(body.indices)
+        or not all(0 <= index < MAX_OPTIONS for index in body.indices)
+    ):
+        raise UsageError("indices must be different option numbers", code="invalid_answer")
+
+
+async def _body(request: web.Request, kind: type[BodyT]) -> BodyT:
+    data = await request.read()
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise UsageError(visible(str(problem)), code="invalid_body") from problem
+
+
+def _number(request: web.Request, name: str) -> int | None:
+    text = request.query.get(name)
+    if text is None or text == "":
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise UsageError(f"{name} must be a whole number", code="invalid_query")
+    return int(text)
+
+
+class Routes:
+    """The handlers of one inbox."""
+
+    def __init__(self, parts: Parts, assets: Mapping[str, Asset]) -> None:
+        self._parts = parts
+        self._assets = assets
+        self._view = parts.seams.view
+        self._built: tuple[int, bytes] | None = None
+        self._building = asyncio.Lock()
+
+    def add_to(self, app: web.Application) -> None:
+        """Register every route."""
+        for path in self._assets:
+            app.router.add_get(path, self._asset)
+        add = app.router
+        add.add_get("/healthz", self._healthz)
+        add.add_get("/readyz", self._readyz)
+        add.add_get("/metrics", self._metrics)
+        add.add_post("/api/login", self._login)
+        add.add_post("/api/browser", self._browser)
+        add.add_post("/api/browser/wait", self._browser_wait)
+        add.add_get("/api/live", self._live)
+        add.add_post("/api/logout", self._with_login(self._logout))
+        add.add_get("/api/state", self._with_login(self._state))
+        add.add_get("/api/ask/{id}", self._with_login(self._ask))
+        add.add_get("/api/history", self._with_login(self._history))
+        add.add_get("/api/file/{id}", self._with_login(self._file))
+        add.add_post("/api/answer", self._with_login(self._answer))
+        add.add_post("/api/message", self._with_login(self._message))
+
+    # -- open to everybody who got past the door -----------------------------------------
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        asset = self._assets[request.path]
+        return web.Response(body=asset.data, headers={"Content-Type": asset.content_type})
+
+    async def _healthz(self, request: web.Request) -> web.StreamResponse:
+        del request
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.StreamResponse:
+        del request
+        ready = self._view.health().ready
+        return web.Response(text="ok\n" if ready else "not ok\n", status=200 if ready else 503)
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        token = self._parts.seams.secrets.get("metrics_token")
+        if not token:
+            return error_response(404, "not_found", "there is nothing here")
+        given = request.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return error_response(401, "unauthorized", "the bearer token is missing or wrong")
+        return web.Response(text=metrics_text(self._view.health(), len(self._parts.pages)))
+
+    # -- signing in ----------------------------------------------------------------------
+
+    def _agent(self, request: web.Request) -> str:
+        return agent_words(request.headers.get("User-Agent", ""))
+
+    def _signed_in(
+        self, request: web.Request, secrets: Secrets, extra: Mapping[str, str]
+    ) -> web.Response:
+        response = json_response({**extra, "key": secrets.key})
+        response.set_cookie(
+            self._parts.cookie_name,
+            secrets.cookie,
+            max_age=LOGIN_LIFE_MS // 1000,
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=request.headers.get("Origin", "").startswith("https:"),
+        )
+        return response
+
+    async def _login(self, request: web.Request) -> web.StreamResponse:
+        body = await _body(request, LoginBody)
+        agent = self._agent(request)
+        secrets = await self._parts.logins.redeem(body.code.strip().lower(), agent)
+        self._parts.seams.log.info("web_signed_in", agent=agent, way="link")
+        return self._signed_in(request, secrets, {})
+
+    async def _browser(self, request: web.Request) -> web.StreamResponse:
+        await request.read()
+        code, poll = self._parts.logins.start_waiting(self._agent(request))
+        return json_response({"code": code, "poll": poll})
+
+    async def _browser_wait(self, request: web.Request) -> web.StreamResponse:
+        body = await _body(request, WaitBody)
+        secrets = await self._parts.logins.wait(body.poll, WAIT_S)
+        if secrets is None:
+            return json_response({"state": "waiting"})
+        self._parts.seams.log.info("web_signed_in", agent=self._agent(request), way="browser")
+        return self._signed_in(request, secrets, {"state": "in"})
+
+    def _with_login(
+        self, handler: Callable[[web.Request, Login], Awaitable[web.StreamResponse]]
+    ) -> Handler:
+        async def checked(request: web.Request) -> web.StreamResponse:
+            cookie = request.cookies.get(self._parts.cookie_name)
+            login = self._parts.logins.find(cookie, request.headers.get("X-Upcall-Key"))
+            if login is None:
+                raise LoginRefused(
+                    "this browser isn't signed in",
+                    code="not_signed_in",
+                    recover="run `upcall inbox`",
+                )
+            if request.method == "POST":
+                await self._parts.logins.touch(login)
+            return await handler(request, login)
+
+        return checked
+
+    async def _logout(self, request: web.Request, login: Login) -> web.StreamResponse:
+        await request.read()
+        await self._parts.logins.sign_out(login.digest)
+        self._parts.pages.sign_out(login.digest)
+        response = json_response({"ok": True})
+        response.del_cookie(self._parts.cookie_name, path="/")
+        return response
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def _document(self) -> bytes:
+        """Return the state without its time, as of now."""
+        notices = await self._view.notices(MAX_NOTICES)
+        seams = self._parts.seams
+        return state_json(
+            asks=self._view.open_asks(),
+            sessions=self._view.sessions(),
+            notices=notices,
+            health=self._view.health(),
+            about={
+                "machine": visible(seams.machine),
+                "version": seams.version,
+                "me": visible(seams.operator),
+                "channel": visible(seams.channel),
+            },
+        )
+
+    def _timed(self, document: bytes) -> bytes:
+        return b'{"now_ms":%d,' % self._parts.seams.clock.wall_ms() + document[1:]
+
+    async def _shared_document(self) -> bytes:
+        """Return the state for live pages, built once for each change."""
+        async with self._building:
+            version = self._parts.pages.version
+            if self._built is None or self._built[0] != version:
+                self._built = (version, await self._document())
+            return self._built[1]
+
+    async def _state(self, request: web.Request, login: Login) -> web.StreamResponse:
+        del request, login
+        body = self._timed(await self._document())
+        return web.Response(body=body, content_type="application/json")
+
+    async def _ask(self, request: web.Request, login: Login) -> web.StreamResponse:
+        del login
+        ask = self._view.ask(request.match_info["id"])
+        if ask is None:
+            return error_response(404, "unknown_ask", "this ask isn't known any more")
+        return json_response(ask_json(ask, whole=True))
+
+    async def _history(self, request: web.Request, login: Login) -> web.StreamResponse:
+        del login
+        limit = min(_number(request, "limit") or 20, MAX_HISTORY)
+        asks = await self._view.history(_number(request, "before"), limit)
+        return json_response({"asks": [ask_json(ask) for ask in asks]})
+
+    async def _file(self, request: web.Request, login: Login) -> web.StreamResponse:
+        del login
+        found = await self._view.file(request.match_info["id"])
+        if found is None:
+            return error_response(404, "unknown_file", "this file isn't kept any more")
+        name, _, data = found
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file_name(name), '')}",
+            "Content-Security-Policy": FILE_POLICY,
+        }
+        image = image_type(data)
+        if image is not None:
+            headers["X-Upcall-Image"] = image
+        return web.Response(body=data, headers=headers)
+
+    # -- deciding ------------------------------------------------------------------------
+
+    def _who(self) -> Who:
+        operator = self._parts.seams.operator
+        return Who(identity=operator, name=operator)
+
+    def _receipt(self, receipt: Receipt) -> web.Response:
+        self._parts.pages.bump()
+        return json_response(receipt_json(receipt), status=200 if receipt.ok else 409)
+
+    async def _answer(self, request: web.Request, login: Login) -> web.StreamResponse:
+        body = await _body(request, AnswerBody)
+        _checked_answer(body)
+        event = Answered(
+            key=f"{login.digest[:16]}:{_checked_key(body.key)}",
+            ask=body.ask,
+            revision=body.revision,
+            who=self._who(),
+            indices=body.indices,
+            text=body.text,
+            decline=body.decline,
+            hold=body.hold,
+        )
+        return self._receipt(await self._parts.put(event))
+
+    async def _message(self, request: web.Request, login: Login) -> web.StreamResponse:
+        body = await _body(request, MessageBody)
+        if not is_session_id(body.session):
+            raise UsageError("this is no session id", code="unknown_session")
+        event = Texted(
+            key=f"{login.digest[:16]}:{_checked_key(body.key)}",
+            who=self._who(),
+            text=_checked_words(body.text),
+            session_id=body.session,
+        )
+        return self._receipt(await self._parts.put(event))
+
+    # -- live ----------------------------------------------------------------------------
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        cookie = request.cookies.get(self._parts.cookie_name)
+        if self._parts.logins.known_cookie(cookie) is None:
+            return error_response(401, "not_signed_in", "this browser isn't signed in")
+        ws = web.WebSocketResponse(
+            heartbeat=HEARTBEAT_S, max_msg_size=MAX_BODY_BYTES, compress=False, timeout=2.0
+        )
+        if not ws.can_prepare(request).ok:
+            return error_response(400, "not_a_websocket", "this is a WebSocket address")
+        await ws.prepare(request)
+        login = await self._first_message(ws, cookie)
+        if login is None:
+            await ws.close(code=CLOSE_SIGNED_OUT, message=b"not signed in")
+            return ws
+        await self._parts.logins.touch(login)
+        with self._parts.pages.joined(login.digest) as page:
+            async with asyncio.TaskGroup() as tasks:
+                writer = tasks.create_task(self._write(ws, page, cookie), name="web-page")
+                await self._read(ws, page, cookie)
+                writer.cancel()
+        return ws
+
+    async def _first_message(
+        self, ws: web.WebSocketResponse, cookie: str | None
+    ) -> Login | None:
+        try:
+            async with asyncio.timeout(FIRST_MESSAGE_S):
+                message = await ws.receive()
+        except TimeoutError:
+            return None
+        if message.type is not WSMsgType.TEXT:
+            return None
+        try:
+            key = msgspec.json.decode(message.data, type=KeyMessage).key
+        except msgspec.DecodeError:
+            return None
+        return self._parts.logins.find(cookie, key)
+
+    async def _read(self, ws: web.WebSocketResponse, page: Page, cookie: str | None) -> None:
+        async for message in ws:
+            if message.type is not WSMsgType.TEXT:
+                continue
+            try:
+                number = msgspec.json.decode(message.data, type=ReadMessage).read
+            except msgspec.DecodeError:
+                continue
+            login = self._parts.logins.known_cookie(cookie)
+            if login is not None:
+                await self._parts.logins.touch(login)
+            page.read_again(number)
+
+    async def _write(self, ws: web.WebSocketResponse, page: Page, cookie: str | None) -> None:
+        try:
+            while True:
+                await page.changed.wait()
+                page.changed.clear()
+                if page.leave is None and self._parts.logins.known_cookie(cookie) is None:
+                    page.leave = "signed_out"
+                if page.leave == "signed_out":
+                    await ws.close(code=CLOSE_SIGNED_OUT, message=b"signed out")
+                    return
+                if page.leave == "stopping":
+                    await ws.close(code=WSCloseCode.GOING_AWAY, message=b"the hub stops")
+                    return
+                reads, page.reads = page.reads, []
+                await ws.send_str(self._timed(await self._shared_document()).decode())
+                for number in reads:
+                    await ws.send_str(f'{{"read":{number}}}')
+        except ConnectionError:
+            return  # the page is gone; its reader ends as well
+
+
+@asynccontextmanager
+async def serving(parts: Parts, sock: socket.socket) -> AsyncIterator[None]:
+    """Serve *parts* on a listening socket while the context lasts."""
+    assets = await asyncio.to_thread(read_assets)
+    door = Doorkeeper(parts)
+    app = web.Application(middlewares=[door.middleware], client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(door.add_headers)
+    Routes(parts, assets).add_to(app)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, sock).start()
+        yield
+    finally:
+        parts.pages.stop()
+        await runner.cleanup()

@@ -1,0 +1,247 @@
+"""The blocking `ask` for ordinary scripts: standard library, over the hub's socket."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from upcall.answer import Answer
+from upcall.line import HubLine, LineError, ensure_hub, mint_ask_id
+from upcall.line.errors import LOST_CODES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_HUB_WITHIN_S = 10.0
+_RETRY_EVERY_S = 1.0
+
+
+def ask(
+    question: str,
+    options: Sequence[str] = (),
+    *,
+    detail: str | None = None,
+    multi: bool = False,
+    min_selected: int | None = None,
+    max_selected: int | None = None,
+    free_text: bool | None = None,
+    recommended: str | None = None,
+    timeout_s: float | None = None,
+    default: str | None = None,
+    permission: bool = False,
+    title: str | None = None,
+    session: str | None = None,
+    key: str | None = None,
+) -> Answer:
+    """Ask a question and block until it is answered.
+
+    A line on stderr says how to answer if stderr is a terminal. Ctrl-C cancels the question.
+
+    Args:
+        question: 1 to 8,192 characters.
+        options: up to 100 labels that a person can tell apart; none for words only.
+        detail: longer text below the question.
+        multi: several options may be chosen.
+        min_selected: at least so many, for `multi`.
+        max_selected: at most so many, for `multi`.
+        free_text: take words besides the options; by default only where there are none.
+        recommended: the option that the program suggests.
+        timeout_s: end by itself after 0.1 s to 365 days; None waits for ever.
+        default: what a time-out answers.
+        permission: the answer lets something run; takes no default.
+        title: what the asking program is called.
+        session: asks with one name share a conversation (or $UPCALL_SESSION).
+        key: asking again with the same key finds the same question and its answer.
+
+    Returns:
+        The answer. With a default, a time-out returns it with outcome `timed_out`.
+
+    Raises:
+        InvalidAsk: something is out of bounds; nothing was asked.
+        AmbiguousLabels: two labels look alike; nothing was asked.
+        Declined, TimedOut, Cancelled, Unreachable, Superseded: there is no answer.
+        HubError: there is no hub, and none could be started.
+    """
+    if isinstance(options, str):
+        from upcall.model.errors import InvalidAsk
+
+        raise InvalidAsk("options: is one text; give a list of labels")
+    options = list(options)
+    spec: dict[str, Any] = {
+        "id": mint_ask_id(),
+        "question": question,
+        "options": options,
+        "multi": multi,
+        "free_text": not options if free_text is None else free_text,
+        "class": "permission" if permission else "question",
+    }
+    more = {
+        "detail": detail,
+        "min_selected": min_selected,
+        "max_selected": max_selected,
+        "recommended": recommended,
+        "timeout_s": timeout_s,
+        "default": default,
+        "key": key,
+    }
+    spec |= {name: value for name, value in more.items() if value is not None}
+    return _Asking(spec, _asker(title, session)).run()
+
+
+def _asker(title: str | None, session: str | None) -> dict[str, Any]:
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = ""
+    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    found = {"program": program, "cwd": cwd}
+    name = session if session is not None else os.environ.get("UPCALL_SESSION")
+    if name:
+        found["name"] = name
+    if title:
+        found["title"] = title
+    return {field: value.encode("utf-8", "replace").decode() for field, value in found.items()}
+
+
+class _Asking:
+    """One ask, through hubs that may come and go."""
+
+    def __init__(self, spec: dict[str, Any], session: dict[str, Any]) -> None:
+        self._spec = spec
+        self._session = session
+
+    def run(self) -> Answer:
+        try:
+            line, state = self._attach()
+        except LineError as err:
+            raise _error_of(err) from err
+        try:
+            self._say()
+            while True:
+                try:
+                    result = self._end_of(line, state)
+                    _took(line, self._spec["id"])
+                    return _answer(result)
+                except LineError as err:
+                    if err.code not in LOST_CODES:
+                        raise _error_of(err) from err
+                    line.close()
+                line, state = self._reattach()
+        except BaseException as err:
+            _cancel(line, self._spec["id"], err)
+            raise
+        finally:
+            line.close()
+
+    def _attach(self) -> tuple[HubLine, dict[str, Any]]:
+        until = time.monotonic() + _HUB_WITHIN_S
+        while True:
+            line = ensure_hub(max(0.1, until - time.monotonic()))
+            try:
+                answer = line.request("ask", ask=self._spec, session=self._session, wait=True)
+            except LineError as err:
+                line.close()
+                if err.code not in LOST_CODES or time.monotonic() >= until:
+                    raise
+            except BaseException:
+                line.close()
+                raise
+            else:
+                state: dict[str, Any] = answer.get("ask") or {}
+                # The key may have found a question that was asked before.
+                self._spec["id"] = state.get("id", self._spec["id"])
+                return line, state
+
+    def _reattach(self) -> tuple[HubLine, dict[str, Any]]:
+        while True:
+            try:
+                return self._attach()
+            except LineError as err:
+                # No hub can be started just now; the question is kept in its store.
+                if err.code not in LOST_CODES and not err.code.startswith("hub_"):
+                    raise _error_of(err) from err
+                time.sleep(_RETRY_EVERY_S)
+
+    @staticmethod
+    def _end_of(line: HubLine, state: dict[str, Any]) -> dict[str, Any]:
+        while True:
+            event = line.next_event(1.0 if state.get("state") == "closed" else None)
+            if event is None:
+                end_ms = state.get("closed_ms") or 0
+                return {
+                    "id": state.get("id"),
+                    "outcome": state.get("outcome"),
+                    "answer": state.get("answer"),
+                    "answered_by": state.get("answered_by"),
+                    "waited_s": max(0, end_ms - (state.get("raised_ms") or end_ms)) / 1000,
+                }
+            if event.get("event") == "ended":
+                result: dict[str, Any] = event["result"]
+                return result
+
+    def _say(self) -> None:
+        if sys.stderr is None or not sys.stderr.isatty():
+            return
+        sys.stderr.write(
+            f"asked {self._spec['id']} - answer in `upcall inbox` or `upcall watch` - "
+            "Ctrl-C cancels\n"
+        )
+        sys.stderr.flush()
+
+
+def _took(line: HubLine, ask_id: str) -> None:
+    try:
+        line.request("took", ask=ask_id, timeout_s=_HUB_WITHIN_S)
+    except LineError:
+        return  # we have the answer; what the hub thinks of it can't undo that
+
+
+def _cancel(line: HubLine, ask_id: str, err: BaseException) -> None:
+    from upcall.model.errors import NoAnswer
+
+    if isinstance(err, NoAnswer):
+        return
+    try:
+        line.request("cancel", ask=ask_id, timeout_s=2.0)
+    except (LineError, OSError, ValueError):
+        return  # not connected: the hub sees that we are gone
+
+
+def _answer(result: dict[str, Any]) -> Answer:
+    if result.get("answer"):
+        return Answer.from_result(result)
+    from upcall.model import errors
+
+    outcome = str(result.get("outcome"))
+    words = {
+        "declined": "declined, not answered",
+        "timed_out": f"no answer within {result.get('waited_s') or 0:g} s "
+        "(timed out; nobody said no)",
+        "cancelled": "the question was withdrawn",
+        "unreachable": "the hub took this program for gone",
+        "superseded": "the question was replaced by another one",
+    }
+    kinds: dict[str, type[errors.NoAnswer]] = {
+        "declined": errors.Declined,
+        "timed_out": errors.TimedOut,
+        "unreachable": errors.Unreachable,
+        "superseded": errors.Superseded,
+    }
+    raise kinds.get(outcome, errors.Cancelled)(words.get(outcome, "it ended without an answer"))
+
+
+def _error_of(err: LineError) -> Exception:
+    from upcall.model import errors
+
+    kinds: dict[str, type[errors.UpcallError]] = {
+        "invalid_ask": errors.InvalidAsk,
+        "ambiguous_labels": errors.AmbiguousLabels,
+        "invalid_request": errors.UsageError,
+        "id_conflict": errors.UsageError,
+        "line_too_long": errors.InvalidAsk,
+    }
+    kind = kinds.get(err.code, errors.HubError)
+    return kind(err.msg, code=err.code, recover=err.recover)

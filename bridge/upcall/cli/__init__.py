@@ -1,0 +1,105 @@
+"""The `upcall` command: picks the subcommand and imports only that.
+
+stdout carries the answer or the one JSON document, people read stderr, and scripts read the
+exit code. Nothing here ever shows a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from upcall.cli import errors, exits, screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "ask": "ask a question, print the answer",
+    "confirm": "ask for permission: exit 0 means yes, and nothing else does",
+    "notify": "tell something; nobody has to answer",
+    "wait": "collect the answer of a question that was handed over",
+    "answer": "answer a question from here",
+    "asks": "list questions",
+    "sessions": "list programs that can ask",
+    "watch": "see everything live and answer in this terminal",
+    "inbox": "open the inbox in a browser, or manage its logins",
+    "hub": "run, start, stop, or look at the hub",
+    "roots": "project folders whose sessions the hub reads",
+    "config": "the configuration: path, check, schema",
+    "doctor": "check everything; each finding with its remedy",
+    "demo": "see it work: three questions and a page to answer them",
+    "completion": "print a shell's completion script",
+}
+
+
+def usage() -> str:
+    """Return the text of `upcall --help`."""
+    lines = [
+        "usage: upcall [COMMAND] [OPTION]...",
+        "",
+        "Any running program can ask its people a question and get the answer back.",
+        "Without a command: how things stand.",
+        "",
+        "commands:",
+        *(f"  {name:<11} {what}" for name, what in COMMANDS.items()),
+        "",
+        "`upcall COMMAND --help` shows options, an example and exit codes.",
+        "",
+        "example:",
+        '  upcall confirm "Deploy to production?" && ./deploy',
+        "",
+        "options:",
+        "  -h, --help  this text",
+        "  --version   the version",
+        "  --json      with a command, or alone: exactly one JSON document on stdout",
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in words[: words.index("--") if "--" in words else len(words)]
+    try:
+        return _run(words)
+    except SystemExit as stop:  # argparse has printed help
+        return stop.code if isinstance(stop.code, int) else exits.FAILURE
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away. Python would complain again while it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return exits.FAILURE
+    except Exception as err:  # noqa: BLE001 - the process's edge: words, never a traceback
+        return errors.report(err, as_json=as_json)
+
+
+def _run(words: list[str]) -> int:
+    name = words[0] if words else ""
+    if name in {"-h", "--help", "help"}:
+        if name == "help" and len(words) > 1 and words[1] in COMMANDS:
+            return _run([words[1], "--help"])
+        screen.out(usage())
+        return exits.OK
+    if name == "--version":
+        import upcall
+
+        screen.out(f"upcall {upcall.__version__}")
+        return exits.OK
+    if name in {"", "--json"}:
+        if len(words) > 1:
+            raise errors.Usage(f"{words[1]!r} does not belong here", "see: upcall --help")
+        from upcall.cli.overview import run
+
+        return run(words)
+    if name not in COMMANDS:
+        kind = "option" if name.startswith("-") else "command"
+        raise errors.Usage(
+            f"there is no {kind} {name!r}{errors.nearest(name, COMMANDS)}", "see: upcall --help"
+        )
+    from importlib import import_module
+
+    code: int = import_module(f"upcall.cli.{name}").run(words[1:])
+    return code

@@ -1,0 +1,131 @@
+"""`upcall answer`: answer, decline or hold a question from here."""
+
+from __future__ import annotations
+
+import time
+
+from upcall.cli import args, asking, exits, results, screen
+from upcall.cli.errors import Usage
+from upcall.line import HubLine, LineError, ensure_hub
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+ABOUT = """Answer a question. A VALUE is a label, or #N for the Nth option; where words are
+taken it is the words. Several only where several may be chosen."""
+EPILOG = """examples:
+  upcall answer a7q2 yes
+  upcall answer a7q2 '#2'
+  upcall answer a7q2 --decline
+
+exit codes:
+  0 taken   1 failure, or not allowed from here   2 usage, bad value, no such question
+  3 it had ended already; stderr says what won"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `answer` to *parser*."""
+    add = parser.add_argument
+    add("ask", metavar="ID", help="the question's id, or the beginning of it (4 characters)")
+    add("values", metavar="VALUE", nargs="*", help="a label, #N, or words")
+    add("--decline", action="store_true", help="end it without an answer")
+    add("--hold", action="store_true", default=None, dest="hold",
+        help="stop its time limit")  # fmt: skip
+    add("--no-hold", action="store_false", dest="hold", help="let its time run again")
+    add("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def parser() -> args.Parser:
+    """Return the parser of `upcall answer`."""
+    made = args.Parser("answer", ABOUT, epilog=EPILOG)
+    fill(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `upcall answer`."""
+    given = parser().read(argv)
+    args.usable(given.ask, "ID")
+    values = [args.usable(value, "VALUE") for value in given.values]
+    if sum([bool(values), given.decline, given.hold is not None]) != 1:
+        raise Usage(
+            "give either a VALUE, or --decline, or --hold, or --no-hold",
+            "example: upcall answer a7q2 yes",
+        )
+    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+        try:
+            reply = line.request(
+                "answer", ask=given.ask, values=values, decline=given.decline, hold=given.hold
+            )
+        except LineError as err:
+            return _refused(err, given, line)
+    result = reply.get("result") or {}
+    if given.json:
+        screen.document(results.document(result))
+    if not given.quiet:
+        screen.err(_taken(result, given.hold))
+    return exits.OK
+
+
+def _taken(result: dict[str, Any], hold: bool | None) -> str:
+    if hold is not None:
+        return "held: its time limit is stopped" if hold else "its time runs again"
+    outcome = result.get("outcome")
+    if outcome == "open":
+        reason = screen.one_line(str(result.get("reason") or "not confirmed yet"), 200)
+        return f"sent; {reason}"
+    if outcome == "declined":
+        return "declined"
+    return f"taken: {results.quote(result)}"
+
+
+def _refused(err: LineError, given: argparse.Namespace, line: HubLine) -> int:
+    result = err.extra.get("result")
+    if err.code == "ambiguous_ask":
+        names = ", ".join(str(one) for one in (err.extra.get("candidates") or [])[:8])
+        if not names:
+            inner = err.extra.get("error")
+            found = inner.get("candidates") if isinstance(inner, dict) else None
+            names = ", ".join(str(one) for one in (found or [])[:8])
+        raise Usage(f"{given.ask!r} fits several questions: {names}", code=err.code)
+    ended = isinstance(result, dict) and result.get("outcome") not in {None, "open"}
+    if not ended and err.code not in {"already_answered", "closed"}:
+        raise err
+    found_result = result if isinstance(result, dict) else {}
+    if given.json:
+        screen.document(results.document(found_result) | {"error": err.as_dict()})
+    screen.err(f"upcall: {ended_words(found_result, line)}")
+    return exits.NO_ANSWER
+
+
+def ended_words(result: dict[str, Any], line: HubLine | None) -> str:
+    """Return how a question had ended: what won, by whom, where and when."""
+    outcome = screen.one_line(str(result.get("outcome") or "ended"), 40)
+    when = _when(result, line)
+    if outcome == "answered":
+        return f'too late: {results.by(result)} answered "{results.quote(result)}"{when}'
+    if outcome == "unreachable":
+        return f"The program stopped before it took the answer{when}. Nothing was run."
+    if outcome == "timed_out":
+        return f"too late: the program stopped waiting{when}"
+    who = f" by {results.by(result)}" if result.get("answered_by") else ""
+    return f"too late: it was {outcome}{who}{when}"
+
+
+def _when(result: dict[str, Any], line: HubLine | None) -> str:
+    closed_ms = result.get("closed_ms")
+    if closed_ms is None and line is not None:
+        try:
+            known = line.request("asks", state="closed", limit=200).get("asks") or []
+        except LineError:
+            known = []
+        found = [ask for ask in known if ask.get("id") == result.get("id")]
+        closed_ms = found[0].get("closed_ms") if found else None
+    if not isinstance(closed_ms, int):
+        return ""
+    ago = screen.duration(max(0.0, time.time() - closed_ms / 1000))
+    return f" at {screen.clock(closed_ms)} ({ago} ago)"

@@ -1,0 +1,316 @@
+"""`upcall ask`: ask a question and print the answer."""
+
+from __future__ import annotations
+
+from upcall.cli import args, asking, exits, results, screen
+from upcall.cli.choose import fold
+from upcall.cli.errors import Usage
+from upcall.cli.prompt import Prompt
+from upcall.cli.signals import EndingSignals, Interrupted
+from upcall.line import mint_ask_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+ABOUT = """Ask a question and print the answer: one label a line, or the words.
+
+The question shows wherever people are: the inbox (`upcall inbox`), `upcall watch`, and this
+terminal. The first answer wins. With -o the ask is closed: only these labels are answers."""
+EPILOG = """examples:
+  colour=$(upcall ask "Which colour?" -o red -o green --timeout 10m --default red)
+  upcall ask "What shall the release be called?"
+  id=$(upcall ask "Ship it tonight?" -o yes -o no --no-wait); upcall wait "$id"
+
+exit codes:
+  0 answered, or timed out with a default   1 failure   2 usage
+  3 ended without an answer (declined, cancelled, ...)   4 timed out
+  130 Ctrl-C, 143 terminated: the question is cancelled
+
+WARNING: 0 means "answered", also with "no". `upcall ask ... -o yes -o no && deploy` deploys
+on "no"; what you want then is `upcall confirm`. Never `eval` an answer."""
+
+# The same bounds as upcall.model.limits, which would cost its imports; a test compares them.
+MAX_QUESTION_CHARS = 8192
+MAX_DETAIL_BYTES = 256 * 1024
+MAX_OPTIONS = 100
+MAX_LABEL_CHARS = 200
+MIN_DEADLINE_S = 0.1
+MAX_DEADLINE_S = 365 * 86400.0
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `ask` to *parser*."""
+    add = parser.add_argument
+    add("question", metavar="QUESTION", help="what to ask; 1 to 8192 characters")
+    add("-o", "--option", metavar="LABEL", action="append", default=[], dest="options",
+        help="a possible answer; repeat it for more")  # fmt: skip
+    add("--multi", action="store_true", help="several options may be chosen")
+    add("--free-text", action="store_true", default=None, dest="free_text",
+        help="take words besides the options")  # fmt: skip
+    add("--no-free-text", action="store_false", dest="free_text",
+        help="only the options (the default with -o)")  # fmt: skip
+    add("--recommend", metavar="LABEL", help="the option that you suggest; nothing is preset")
+    add("--default", metavar="LABEL", help="what a time-out answers; needs --timeout")
+    add("--permission", action="store_true",
+        help="asks for permission: no default, and never answered by casual words")  # fmt: skip
+    add_shared(parser)
+    add("--no-wait", action="store_true",
+        help="hand the question to the hub, print its id; collect with `upcall wait`")  # fmt: skip
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `ask` and `confirm` share."""
+    add = parser.add_argument
+    add("--detail", metavar="TEXT", help="longer text below the question; - reads stdin")
+    add("--timeout", metavar="TIME", help="end after this time, such as 90s, 10m, 1h30m")
+    add("--title", metavar="TEXT", help="what the asking program is called")
+    add("--session", metavar="NAME",
+        help="asks with one name share a conversation (or $UPCALL_SESSION)")  # fmt: skip
+    add("--key", metavar="NAME", help="running again finds the same question and its answer")
+    add("--unseen", choices=("wait", "fail"), default="wait",
+        help="if nobody can see it: wait (default), or fail after 60 s")  # fmt: skip
+    add("--no-terminal", action="store_true", help="do not ask on this terminal")
+    add("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
+    add("--json", action="store_true", help="print one JSON document instead of the answer")
+
+
+def parser() -> args.Parser:
+    """Return the parser of `upcall ask`."""
+    made = args.Parser("ask", ABOUT, epilog=EPILOG)
+    fill(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `upcall ask`."""
+    given = parser().read(argv)
+    ask = spec_of(given)
+    if given.no_wait:
+        return _hand_over(given, ask)
+    return ask_and_show(given, ask)
+
+
+def ask_and_show(given: argparse.Namespace, ask: dict[str, Any]) -> int:
+    """Ask, wait, write the answer, and return the exit code of `ask`."""
+    with EndingSignals() as signals:
+        try:
+            asked, result = wait_for_end(given, ask, signals)
+            here = asked is not None and asked.answered_here
+            code = results.show(result, as_json=given.json, quiet=given.quiet, here=here)
+            if asked is not None:
+                # Only now is the answer ours: had we died before, the card would say so.
+                asked.took()
+                asked.close()
+        except Interrupted as signal:
+            if not given.quiet:
+                screen.err(f"question {ask['id']} is cancelled")
+            return exits.SIGNAL_BASE + signal.number
+    return code
+
+
+def wait_for_end(
+    given: argparse.Namespace, ask: dict[str, Any], signals: EndingSignals
+) -> tuple[asking.Asking | None, dict[str, Any]]:
+    """Return the result of *ask*, and who has to confirm it (None without a hub)."""
+    session = asker(given)
+    asked = asking.Asking(
+        ask,
+        session,
+        quiet=given.quiet,
+        unseen_fails=given.unseen == "fail",
+        prompt=None if given.no_terminal else Prompt.open(),
+    )
+    try:
+        return asked, asked.run(signals)
+    except asking.NoHub as lost:
+        screen.err(f"upcall: {screen.visible(lost.error.msg)}")
+        if lost.error.recover:
+            screen.err(f"        {screen.visible(lost.error.recover)}")
+    from upcall.cli.standalone import ask_alone
+
+    prompt = None if given.no_terminal else Prompt.open()
+    return None, ask_alone(ask, session, prompt=prompt, quiet=given.quiet, signals=signals)
+
+
+def _hand_over(given: argparse.Namespace, ask: dict[str, Any]) -> int:
+    try:
+        line, answer = asking.raise_ask(ask, asker(given), wait=False)
+    except asking.NoHub as lost:
+        raise lost.error from lost
+    line.close()
+    state = answer.get("ask") or {"id": ask["id"]}
+    result = results.of_ask(state)
+    if given.json:
+        screen.document(results.document(result))
+    else:
+        screen.out(str(state["id"]))
+    if not given.quiet and result["outcome"] == "open":
+        from upcall.cli import where
+
+        screen.err(where.asked(state, answer.get("channels") or [], here=False))
+        screen.err(
+            f"kept; collect it with: upcall wait {state['id']} "
+            "(after a reboot nobody is asked until some upcall command runs)"
+        )
+    return exits.OK
+
+
+# --- what was given --------------------------------------------------------------------------
+
+
+def asker(given: argparse.Namespace) -> dict[str, Any]:
+    """Return who asks, as the hub is told."""
+    import os
+
+    name = given.session if given.session is not None else os.environ.get("UPCALL_SESSION")
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = ""
+    found = {"program": _program(), "cwd": cwd.encode("utf-8", "replace").decode()}
+    if name:
+        found["name"] = args.usable(name, "--session")
+    if given.title:
+        found["title"] = args.usable(given.title, "--title")
+    return found
+
+
+def _program() -> str:
+    """Return what the program is called that ran us: its script, if it is an interpreter."""
+    import os
+
+    try:
+        with open(f"/proc/{os.getppid()}/cmdline", "rb") as file:
+            words = [word for word in file.read(4096).split(b"\0") if word]
+    except OSError:
+        return ""
+    if not words:
+        return ""
+    name = os.path.basename(words[0]).lstrip(b"-")
+    shells = (b"sh", b"bash", b"dash", b"zsh", b"ksh", b"python", b"perl", b"ruby", b"node")
+    if len(words) > 1 and name.startswith(shells) and not words[1].startswith(b"-"):
+        name = os.path.basename(words[1])
+    return name.decode("utf-8", "replace")
+
+
+def spec_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the ask as the hub is told, checked as far as that needs no hub.
+
+    Raises:
+        Usage: something cannot be used; the message names it.
+    """
+    question = args.usable(given.question, "QUESTION")
+    if not question.strip():
+        raise Usage("QUESTION is empty", code="invalid_ask")
+    _at_most(len(question), MAX_QUESTION_CHARS, "QUESTION", "characters")
+    options = [_label(label) for label in given.options]
+    _at_most(len(options), MAX_OPTIONS, "-o", "options")
+    _differ(options)
+    if given.multi and not options:
+        raise Usage("--multi needs options", "give them with -o LABEL")
+    free_text = not options if given.free_text is None else given.free_text
+    if not options and not free_text:
+        raise Usage("--no-free-text needs options", "give them with -o LABEL")
+    ask: dict[str, Any] = {
+        "id": mint_ask_id(),
+        "question": question,
+        "options": options,
+        "multi": given.multi,
+        "free_text": free_text,
+        "class": "permission" if given.permission else "question",
+    }
+    if given.permission:
+        _check_permission(given, options, free_text)
+    if given.recommend is not None:
+        ask["recommended"] = _one_of(given.recommend, options, "--recommend")
+    if given.timeout is not None:
+        ask["timeout_s"] = timeout_of(given.timeout)
+    if given.default is not None:
+        if given.timeout is None:
+            raise Usage("--default needs --timeout", "without one it would never be used")
+        ask["default"] = (
+            args.usable(given.default, "--default")
+            if free_text
+            else _one_of(given.default, options, "--default")
+        )
+    if given.key is not None:
+        ask["key"] = args.usable(given.key, "--key")
+    if given.detail is not None:
+        ask["detail"] = detail_of(given.detail)
+    return ask
+
+
+def timeout_of(text: str) -> float:
+    """Return `--timeout` in seconds, within what an ask may have."""
+    found = args.seconds(text, "--timeout")
+    if not MIN_DEADLINE_S <= found <= MAX_DEADLINE_S:
+        raise Usage(f"--timeout: {text!r} is not between 100ms and 365d", code="invalid_ask")
+    return found
+
+
+def detail_of(text: str) -> str:
+    """Return `--detail`, read from stdin if it is `-`."""
+    if text == "-":
+        return args.stdin_text("--detail", MAX_DETAIL_BYTES)
+    args.usable(text, "--detail")
+    _at_most(len(text.encode()), MAX_DETAIL_BYTES, "--detail", "bytes")
+    return text
+
+
+def _at_most(count: int, limit: int, what: str, unit: str) -> None:
+    if count > limit:
+        raise Usage(f"{what} has {count} {unit}; the limit is {limit}", code="invalid_ask")
+
+
+def _label(label: str) -> str:
+    args.usable(label, "-o")
+    if not label.strip():
+        raise Usage("-o: a label is empty", code="invalid_ask")
+    if len(label.splitlines()) > 1 or label.endswith(("\n", "\r")):
+        raise Usage(f"-o: a label may not contain a line break: {label!r}", code="invalid_ask")
+    if len(label) > MAX_LABEL_CHARS:
+        raise Usage(
+            f"-o: {label[:20]!r}... has {len(label)} characters; the limit is "
+            f"{MAX_LABEL_CHARS}",
+            code="invalid_ask",
+        )
+    return label
+
+
+def _differ(options: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for label in options:
+        other = seen.setdefault(fold(label), label)
+        if other is not label:
+            raise Usage(
+                f"-o: {other!r} and {label!r} are the same label",
+                "labels are compared without regard to case and outer blanks",
+                "ambiguous_labels",
+            )
+
+
+def _one_of(label: str, options: list[str], what: str) -> str:
+    args.usable(label, what)
+    for found in (
+        [option for option in options if option == label],
+        [option for option in options if fold(option) == fold(label)],
+    ):
+        if found:
+            return found[0]
+    listed = ", ".join(repr(option) for option in options[:8])
+    more = ", ..." if len(options) > 8 else ""
+    raise Usage(
+        f"{what}: {label!r} is no option",
+        f"the options are {listed}{more}" if options else "there are none; give them with -o",
+        "invalid_ask",
+    )
+
+
+def _check_permission(given: argparse.Namespace, options: list[str], free_text: bool) -> None:
+    if given.default is not None:
+        raise Usage("--permission takes no --default: silence is never a yes")
+    if not options or free_text:
+        raise Usage("--permission needs options (-o) and takes no words")

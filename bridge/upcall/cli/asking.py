@@ -1,0 +1,373 @@
+"""One ask from raising to its end, over the hub's socket, with the prompt beside it.
+
+The hub may be killed at any moment: it is started again and the same ask, by the same id, is
+raised again, which only attaches us to it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from upcall.cli import choose, results, screen, waiting, where
+from upcall.cli.errors import Failure
+from upcall.cli.prompt import Prompt
+from upcall.cli.signals import EndingSignals, Interrupted
+from upcall.line import HubLine, LineError, ensure_hub
+from upcall.line.errors import LOST_CODES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HUB_WITHIN_S = 10.0
+SAY_AGAIN_S = 600.0
+UNSEEN_FAILS_S = 60.0
+_TURN_EVERY_S = 0.5
+_RETRY_EVERY_S = 1.0
+
+
+class NoHub(Exception):
+    """No hub could be had in time.
+
+    Attributes:
+        error: why.
+    """
+
+    def __init__(self, error: LineError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Asking:
+    """Raises one ask and waits for its end.
+
+    Args:
+        ask: the ask as the line protocol has it.
+        session: who asks.
+        quiet: say nothing on stderr but errors.
+        unseen_fails: give up when nobody can see the question for 60 s.
+        prompt: asks on this terminal too, if given; closed at the end.
+    """
+
+    def __init__(
+        self,
+        ask: dict[str, Any],
+        session: dict[str, Any],
+        *,
+        quiet: bool,
+        unseen_fails: bool,
+        prompt: Prompt | None,
+    ) -> None:
+        self._ask = ask
+        self._session = session
+        self._quiet = quiet
+        self._unseen_fails = unseen_fails
+        self._prompt = prompt
+        self._line: HubLine | None = None
+        self._view: dict[str, Any] = ask
+        self._channels: list[dict[str, Any]] = []
+        self._output = waiting.watched_output()
+        self._unseen_since: float | None = None
+        self._said_at = 0.0
+        self._mentioned_loss = False
+        self.answered_here = False
+
+    def run(self, signals: EndingSignals) -> dict[str, Any]:
+        """Return how the ask ended.
+
+        Raises:
+            NoHub: no hub could be had at the beginning.
+            LineError: the hub refused the ask.
+            Failure: nobody could see it, and that was to be a failure.
+            Interrupted: a signal came; the ask is cancelled.
+        """
+        try:
+            self._attach()
+            result = self._wait()
+        except Interrupted:
+            self._cancel()
+            raise
+        finally:
+            if self._prompt is not None:
+                self._prompt.clear()
+                self._prompt.close()
+        signals.settle()
+        return result
+
+    def took(self) -> None:
+        """Tell the hub that the answer was written; best effort, the answer is out."""
+        for _ in range(2):
+            try:
+                if self._line is None:
+                    self._line, _ = raise_ask(self._ask, self._session, wait=True)
+                self._line.request("took", ask=self._ask["id"], timeout_s=HUB_WITHIN_S)
+            except LineError as err:
+                self._drop()
+                if err.code not in LOST_CODES:
+                    return
+            except NoHub:
+                return
+            else:
+                return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._drop()
+
+    # --- being attached ---------------------------------------------------------------------
+
+    def _attach(self) -> None:
+        self._line, answer = raise_ask(self._ask, self._session, wait=True)
+        self._take_state(answer)
+        # The key may have found an ask that was raised before.
+        self._ask["id"] = self._view.get("id", self._ask["id"])
+        if self._view.get("state") == "closed":
+            return
+        self._update_seen()
+        self._say(where.asked(self._view, self._channels, here=self._prompt is not None))
+
+    def _take_state(self, answer: dict[str, Any]) -> None:
+        found = answer.get("ask")
+        if isinstance(found, dict):
+            self._view = found
+        self._channels = answer.get("channels") or self._channels
+
+    def _reattach(self) -> None:
+        self._drop()
+        while True:
+            try:
+                self._line, answer = raise_ask(self._ask, self._session, wait=True)
+            except NoHub as lost:
+                if not self._mentioned_loss:
+                    self._mentioned_loss = True
+                    self._say(
+                        f"the hub is gone ({screen.visible(lost.error.msg)}); "
+                        "the question stays open, trying again. Ctrl-C cancels"
+                    )
+                time.sleep(_RETRY_EVERY_S)
+            else:
+                self._mentioned_loss = False
+                self._take_state(answer)
+                return
+
+    def _drop(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _cancel(self) -> None:
+        try:
+            if self._line is not None:
+                self._line.request("cancel", ask=self._ask["id"], timeout_s=5.0)
+        except LineError:
+            return  # the hub sees our connection end, which says the same
+        finally:
+            self._drop()
+
+    # --- waiting ----------------------------------------------------------------------------
+
+    def _wait(self) -> dict[str, Any]:
+        while True:
+            try:
+                result = self._step()
+            except LineError as err:
+                if err.code not in LOST_CODES:
+                    raise
+                self._reattach()
+                continue
+            if result is not None:
+                return result
+
+    def _step(self) -> dict[str, Any] | None:
+        line = self._line
+        if line is None:
+            raise LineError("hub_gone", "not connected")
+        event = line.next_event(0)
+        if event is not None:
+            return self._take_event(event)
+        if self._view.get("state") == "closed":
+            # The end is in the state that we were given; the event may be on its way.
+            event = line.next_event(1.0)
+            if event is None:
+                return results.of_ask(self._view)
+            return self._take_event(event)
+        self._draw()
+        reads = {line.fileno()}
+        if self._prompt is not None and self._prompt.is_shown and self._prompt.is_foreground():
+            reads.add(self._prompt.fileno())
+        ready, reader_gone = waiting.wait_for(reads, self._output, self._pause_s())
+        if reader_gone:
+            self._cancel()
+            return self._ended_here("the reader of the answer went away")
+        if self._prompt is not None and self._prompt.fileno() in ready:
+            return self._take_typed(self._prompt, line)
+        self._look_at_unseen()
+        return None
+
+    def _pause_s(self) -> float:
+        pauses = [SAY_AGAIN_S]
+        if self._prompt is not None:
+            pauses.append(_TURN_EVERY_S)
+        if self._unseen_since is not None:
+            now = time.monotonic()
+            pauses.append(self._said_at + SAY_AGAIN_S - now)
+            if self._unseen_fails:
+                pauses.append(self._unseen_since + UNSEEN_FAILS_S - now)
+        return max(0.0, min(pauses))
+
+    def _take_event(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        kind = event.get("event")
+        if kind == "ended" and isinstance(event.get("result"), dict):
+            result: dict[str, Any] = event["result"]
+            self._tell_loser(result)
+            return result
+        if kind == "channels":
+            self._channels = event.get("channels") or []
+            was_unseen = self._unseen_since is not None
+            self._update_seen()
+            if was_unseen and self._unseen_since is None:
+                self._say(where.asked(self._view, self._channels, here=False))
+        elif kind == "held" and self._prompt is None:
+            self._say("held: the time limit is stopped" if event.get("held") else "not held")
+        return None
+
+    def _ended_here(self, reason: str) -> dict[str, Any]:
+        waited_s = 0.0
+        raised_ms = self._view.get("raised_ms")
+        if isinstance(raised_ms, int):
+            waited_s = max(0.0, time.time() - raised_ms / 1000)
+        return {
+            "id": self._ask["id"],
+            "outcome": "cancelled",
+            "answer": None,
+            "answered_by": None,
+            "waited_s": round(waited_s, 3),
+            "reason": reason,
+        }
+
+    # --- who can see it ---------------------------------------------------------------------
+
+    def _update_seen(self) -> None:
+        if self._prompt is not None or where.is_seen(self._channels):
+            self._unseen_since = None
+        elif self._unseen_since is None:
+            self._unseen_since = time.monotonic()
+
+    def _look_at_unseen(self) -> None:
+        now = time.monotonic()
+        if self._unseen_since is None:
+            return
+        if self._unseen_fails and now - self._unseen_since >= UNSEEN_FAILS_S:
+            self._cancel()
+            raise Failure(
+                f"nobody could see question {self._ask['id']} for "
+                f"{screen.duration(UNSEEN_FAILS_S)}; it is cancelled",
+                "sign a browser in with: upcall inbox",
+                "nobody_reachable",
+            )
+        if now - self._said_at >= SAY_AGAIN_S:
+            self._say(where.unseen(self._view, self._channels))
+
+    def _say(self, words: str) -> None:
+        self._said_at = time.monotonic()
+        if not self._quiet:
+            screen.err(words)
+
+    # --- the prompt -------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        prompt = self._prompt
+        if prompt is None or prompt.is_shown:
+            return
+        if prompt.is_foreground() and prompt.take_turn():
+            prompt.show(self._view)
+
+    def _take_typed(self, prompt: Prompt, line: HubLine) -> dict[str, Any] | None:
+        typed = prompt.read()
+        if typed is None:
+            return None
+        try:
+            answer = choose.read(self._view, typed)
+        except choose.NotAnAnswer as why:
+            prompt.again(str(why))
+            return None
+        try:
+            taken = line.request(
+                "took", ask=self._ask["id"], answer=answer, terminal=prompt.name
+            )
+        except LineError as err:
+            return self._refused(prompt, err)
+        result = taken.get("result")
+        if not isinstance(result, dict) or result.get("outcome") == "open":
+            return None  # claimed: its end comes as an event
+        prompt.is_shown = False
+        self.answered_here = True
+        return result
+
+    def _refused(self, prompt: Prompt, err: LineError) -> dict[str, Any] | None:
+        if err.code in LOST_CODES:
+            raise err
+        result = err.extra.get("result")
+        if isinstance(result, dict) and result.get("outcome") not in {None, "open"}:
+            self._tell_loser(result)
+            return result
+        if err.code == "invalid_answer":
+            prompt.again(err.msg)
+            return None
+        # Not from here: the question goes on elsewhere.
+        prompt.clear(screen.visible(f"{err.msg} {err.recover or ''}".strip()))
+        prompt.close()
+        self._prompt = None
+        self._update_seen()
+        return None
+
+    def _tell_loser(self, result: dict[str, Any]) -> None:
+        prompt = self._prompt
+        if prompt is None or not prompt.is_shown:
+            return
+        if result.get("outcome") != "answered":
+            prompt.clear()
+            return
+        self.answered_here = True  # told right here, once
+        prompt.clear(
+            f'{results.by(result)} answered "{results.quote(result)}"'
+            f"{_ago(result)}. Your input was not used."
+        )
+
+
+def _ago(result: dict[str, Any]) -> str:
+    closed_ms = result.get("closed_ms")
+    if not isinstance(closed_ms, int):
+        return ""
+    return f" {screen.duration(max(0.0, time.time() - closed_ms / 1000))} ago"
+
+
+def raise_ask(
+    ask: dict[str, Any], session: dict[str, Any], *, wait: bool, timeout_s: float = HUB_WITHIN_S
+) -> tuple[HubLine, dict[str, Any]]:
+    """Raise *ask* with the hub, started if need be; repeating it is harmless.
+
+    Returns:
+        The connection, and the hub's answer.
+
+    Raises:
+        NoHub: there is none within *timeout_s* seconds.
+        LineError: the hub refused the ask.
+    """
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            line = ensure_hub(max(0.1, until - time.monotonic()), note=screen.err)
+        except LineError as err:
+            raise NoHub(err) from err
+        try:
+            return line, line.request("ask", ask=ask, session=session, wait=wait)
+        except LineError as err:
+            line.close()
+            if err.code not in LOST_CODES:
+                raise
+            if time.monotonic() >= until:
+                raise NoHub(err) from err
+        except BaseException:
+            line.close()
+            raise

@@ -1,0 +1,78 @@
+"""`upcall asks`: list questions."""
+
+from __future__ import annotations
+
+from upcall.cli import args, asking, exits, results, screen
+from upcall.line import ensure_hub
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+ABOUT = """List questions: the open ones, oldest first."""
+EPILOG = """example:
+  upcall asks
+  upcall asks --all --json
+
+exit codes:
+  0 listed, also if there are none   1 failure   2 usage"""
+_MAX_LIMIT = 1000
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `asks` to *parser*."""
+    add = parser.add_argument
+    add("--all", action="store_const", const="all", dest="state", default="open",
+        help="also those that have ended")  # fmt: skip
+    add("--closed", action="store_const", const="closed", dest="state",
+        help="only those that have ended")  # fmt: skip
+    add("--limit", metavar="N", default="100", help="at most so many (default 100)")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def parser() -> args.Parser:
+    """Return the parser of `upcall asks`."""
+    made = args.Parser("asks", ABOUT, epilog=EPILOG)
+    fill(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `upcall asks`."""
+    given = parser().read(argv)
+    limit = args.count(given.limit, "--limit", _MAX_LIMIT)
+    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+        found = line.request("asks", state=given.state, limit=limit).get("asks") or []
+    if given.json:
+        screen.document({"asks": found})
+    elif found:
+        for text in screen.table([row(ask) for ask in found]):
+            screen.out(text)
+    else:
+        screen.err("no open questions" if given.state == "open" else "no questions")
+    return exits.OK
+
+
+def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Return an ask as id, how it stands, who asks, and what."""
+    session = ask.get("session") or {}
+    who = session.get("title") or session.get("repo") or session.get("program") or "?"
+    state = f"open {screen.age(int(ask.get('raised_ms') or 0))}"
+    if ask.get("state") == "claimed":
+        state = "being answered"
+    elif ask.get("state") == "closed":
+        state = screen.one_line(str(ask.get("outcome")), 20)
+    elif ask.get("held"):
+        state = "held"
+    question = screen.one_line(str(ask.get("question", "")), 300)
+    options = " / ".join(screen.one_line(str(o), 30) for o in (ask.get("options") or [])[:6])
+    answer = results.quote(ask)
+    tail = f" = {answer}" if answer else f" [{options}]" if options else ""
+    return (
+        screen.one_line(str(ask.get("id", "?")), 20),
+        state,
+        screen.one_line(str(who), 24),
+        question + tail,
+    )

@@ -1,0 +1,285 @@
+"""`upcall doctor`: check everything; each finding with its remedy."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+
+import upcall
+from upcall.cli import args, exits, screen, where
+from upcall.line import HubLine, LineError
+from upcall.line.connection import read_hub_json, socket_paths
+from upcall.line.start import is_newer
+from upcall_discovery import paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+ABOUT = """Check everything: folders, sockets, the hub, the configuration, channels,
+records. Each finding says what to do. Starts nothing and changes nothing."""
+EPILOG = """example:
+  upcall doctor
+
+exit codes:
+  0 nothing is wrong   1 something is; each line says what to do   2 usage"""
+_MARKS = {"ok": "ok  ", "warning": "warn", "error": "FAIL"}
+
+
+class Finding:
+    """One result of a check."""
+
+    __slots__ = ("code", "level", "msg", "recover")
+
+    def __init__(self, level: str, code: str, msg: str, recover: str | None = None) -> None:
+        self.level = level
+        self.code = code
+        self.msg = msg
+        self.recover = recover
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        return {
+            "level": self.level,
+            "code": self.code,
+            "msg": self.msg,
+            "recover": self.recover,
+        }
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `doctor` to *parser*."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def parser() -> args.Parser:
+    """Return the parser of `upcall doctor`."""
+    made = args.Parser("doctor", ABOUT, epilog=EPILOG)
+    fill(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `upcall doctor`."""
+    given = parser().read(argv)
+    findings = list(all_findings())
+    failed = any(finding.level == "error" for finding in findings)
+    if given.json:
+        screen.document({"ok": not failed, "findings": [one.as_dict() for one in findings]})
+    else:
+        for one in findings:
+            screen.out(f"{_MARKS[one.level]}  {screen.visible(one.msg)}")
+            if one.recover:
+                screen.out(f"      {screen.visible(one.recover)}")
+    return exits.FAILURE if failed else exits.OK
+
+
+def all_findings() -> Iterator[Finding]:
+    """Yield every finding, in the order in which a person would look."""
+    yield _python()
+    state = paths.state_dir()
+    yield from _folder(state, "state folder", "state")
+    found_network = paths.is_network_filesystem(state)
+    if found_network:
+        yield Finding(
+            "error",
+            "state_not_local",
+            f"the state folder {state} is on a network file system ({found_network})",
+            "set XDG_STATE_HOME to a folder on a local disk",
+        )
+    yield from _runtime()
+    yield _config()
+    yield from _hub(state)
+    yield from _records()
+    yield from _after_reboot()
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info < (3, 11):  # noqa: UP036 - a foreign interpreter may run us
+        return Finding("error", "python_old", f"python {version}", "upcall needs 3.11 or newer")
+    return Finding("ok", "python", f"python {version}, upcall {upcall.__version__}")
+
+
+def _folder(path: str, what: str, code: str) -> Iterator[Finding]:
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        yield Finding("ok", code, f"{what}: {path} (made at the first question)")
+        return
+    except OSError as err:
+        yield Finding(
+            "error", code, f"{what}: {path}: {err.strerror}", "check its parents' modes"
+        )
+        return
+    if not stat.S_ISDIR(info.st_mode):
+        yield Finding(
+            "error", f"{code}_no_folder", f"{what}: {path} is no folder", "move it away"
+        )
+    elif info.st_uid != os.geteuid():
+        yield Finding(
+            "error",
+            f"{code}_foreign",
+            f"{what}: {path} belongs to uid {info.st_uid}, not to you",
+        )
+    elif info.st_mode & 0o077:
+        yield Finding(
+            "error",
+            f"{code}_not_private",
+            f"{what}: others can get into {path}",
+            f"chmod 700 {path}",
+        )
+    else:
+        yield Finding("ok", code, f"{what}: {path}")
+
+
+def _runtime() -> Iterator[Finding]:
+    try:
+        runtime = paths.runtime_dir(create=False)
+    except paths.PathProblem as err:
+        yield Finding("error", err.code, f"runtime folder: {err.msg}", err.recover)
+        return
+    yield from _folder(runtime, "runtime folder", "runtime")
+
+
+def _config() -> Finding:
+    from upcall.cli.config import config_path
+    from upcall.config import load
+    from upcall.model.errors import UpcallError
+
+    path = config_path()
+    if not os.path.exists(path):
+        return Finding("ok", "config", f"configuration: none ({path}); defaults are in force")
+    try:
+        load(path)
+    except UpcallError as err:
+        return Finding("error", err.code, f"configuration: {err.msg}", err.recover)
+    except OSError as err:
+        return Finding("error", "config_unreadable", f"configuration: {path}: {err.strerror}")
+    return Finding("ok", "config", f"configuration: {path} is valid")
+
+
+def _hub(state: str) -> Iterator[Finding]:
+    try:
+        line = HubLine.connect("control", timeout_s=5.0, state=state)
+    except LineError as err:
+        yield from _no_hub(state, err)
+        return
+    with line:
+        try:
+            status = line.request("status", timeout_s=5.0)
+            HubLine.connect("ask", timeout_s=5.0, state=state).close()
+        except LineError as err:
+            yield Finding("error", err.code, f"hub: {err.msg}", err.recover)
+            return
+    version = str(status.get("version"))
+    if is_newer(upcall.__version__, version):
+        yield Finding(
+            "warning",
+            "hub_old",
+            f"hub {version} is running, this is {upcall.__version__}",
+            "upcall hub restart",
+        )
+    else:
+        yield Finding("ok", "hub", f"hub {version} is running, pid {status.get('pid')}")
+    yield Finding("ok", "sockets", f"sockets: {', '.join(_sockets(state))}")
+    for problem in status.get("degraded") or []:
+        recover = problem.get("recover")
+        yield Finding("error", str(problem.get("code")), str(problem.get("msg")), recover)
+    for channel in status.get("channels") or []:
+        yield _channel(channel)
+    if status.get("deliveries_waiting"):
+        yield Finding(
+            "warning",
+            "deliveries_waiting",
+            f"{status['deliveries_waiting']} messages wait for their channel",
+            "they go out when it hears again; see: upcall hub status",
+        )
+
+
+def _sockets(state: str) -> list[str]:
+    found = (socket_paths(state, name)[0] for name in ("ask", "control"))
+    return [path for path in found if os.path.exists(path)]
+
+
+def _no_hub(state: str, err: LineError) -> Iterator[Finding]:
+    if err.code != "hub_not_running":
+        yield Finding("error", err.code, f"hub: {err.msg}", err.recover)
+        return
+    left = read_hub_json(state)
+    error = left.get("last_error")
+    if isinstance(error, dict):
+        ended_ms = left.get("ended_ms")
+        when = f" at {screen.clock(ended_ms)}" if isinstance(ended_ms, int) else ""
+        yield Finding(
+            "error",
+            str(error.get("code")),
+            f"the hub ended by itself{when}: {error.get('msg')}",
+            f"its log: {paths.hub_log(state)}; then try: upcall hub start",
+        )
+    else:
+        yield Finding("ok", "hub", "no hub is running; the next question starts one")
+
+
+def _channel(channel: dict[str, Any]) -> Finding:
+    name = str(channel.get("name", "?"))
+    words = where.describe(channel)
+    if channel.get("state") == "down":
+        reason = channel.get("reason") or "no reason given"
+        return Finding(
+            "error", f"channel_{name}", f"channel {words}", f"{reason}; see: upcall hub status"
+        )
+    heard_ms = channel.get("heard_ms")
+    heard = f", last heard {screen.age(heard_ms)} ago" if isinstance(heard_ms, int) else ""
+    return Finding("ok", f"channel_{name}", f"channel {words}{heard}")
+
+
+def _records() -> Iterator[Finding]:
+    from upcall_discovery.scan import scan
+
+    try:
+        folder = paths.sessions_dir(paths.runtime_dir(create=False))
+    except paths.PathProblem:
+        return  # told above
+    found = scan(folder, now_ms=int(time.time() * 1000))
+    for refused in found.refused:
+        yield Finding(
+            "warning",
+            refused.code,
+            f"record not used: {refused.path}: {refused.reason}",
+            "remove it, or update the program that wrote it",
+        )
+    if not found.refused:
+        count = len(found.live)
+        yield Finding("ok", "records", f"records: {count} live in {folder}")
+
+
+def _after_reboot() -> Iterator[Finding]:
+    if sys.platform != "linux":
+        return
+    unit = os.path.join(os.path.dirname(paths.config_dir()), "systemd/user/upcall.service")
+    if not os.path.exists(unit):
+        yield Finding(
+            "warning",
+            "no_service",
+            "no service is installed: after a reboot nobody is asked until some upcall "
+            "command runs",
+            "have your service manager run at login: upcall hub run",
+        )
+        return
+    import pwd
+
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    if not os.path.exists(f"/var/lib/systemd/linger/{user}"):
+        yield Finding(
+            "warning",
+            "no_linger",
+            "the service ends when you log out",
+            f"loginctl enable-linger {user}",
+        )
+    else:
+        yield Finding("ok", "service", "the service is installed and outlives logout")

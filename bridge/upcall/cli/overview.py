@@ -1,0 +1,97 @@
+"""`upcall` alone: is a hub up, who hears, what is open, and what to do next."""
+
+from __future__ import annotations
+
+from upcall.cli import asks, exits, screen, where
+from upcall.line import HubLine, LineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_WITHIN_S = 3.0
+_MAX_ASKS = 8
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print how things stand; never starts a hub."""
+    as_json = "--json" in argv
+    try:
+        with HubLine.connect("control", timeout_s=_WITHIN_S) as line:
+            status = line.request("status", timeout_s=_WITHIN_S)
+            found = line.request("asks", state="open", limit=100, timeout_s=_WITHIN_S)
+    except LineError as err:
+        if as_json:
+            screen.document({"hub": None, "error": err.as_dict(), "asks": []})
+        else:
+            _without_hub(err)
+        return exits.OK
+    status = {name: value for name, value in status.items() if name not in {"id", "ok"}}
+    open_asks = found.get("asks") or []
+    if as_json:
+        screen.document({"hub": status, "asks": open_asks})
+        return exits.OK
+    for text in [*status_lines(status), *_ask_lines(open_asks), "", *_next(open_asks)]:
+        screen.out(text)
+    return exits.OK
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """Return the hub's status in words."""
+    version = screen.one_line(str(status.get("version")), 30)
+    since = screen.age(int(status.get("started_ms") or 0))
+    state = "ready" if status.get("ready") else "not ready"
+    lines = [f"hub {version}: {state}, up {since}, pid {status.get('pid')}"]
+    for problem in status.get("degraded") or []:
+        lines.append(f"  ! {screen.one_line(str(problem.get('msg')), 300)}")
+        if problem.get("recover"):
+            lines.append(f"    {screen.one_line(str(problem['recover']), 300)}")
+    for channel in status.get("channels") or []:
+        heard_ms = channel.get("heard_ms")
+        heard = f", last heard {screen.age(heard_ms)} ago" if heard_ms else ""
+        lines.append(f"  {where.describe(channel)}{heard}")
+    if status.get("web_url"):
+        lines.append(f"  {screen.one_line(str(status['web_url']), 100)} (upcall inbox)")
+    sessions, waiting = status.get("sessions") or 0, status.get("deliveries_waiting") or 0
+    lines.append(
+        f"  {sessions} session{'' if sessions == 1 else 's'}"
+        + (f", {waiting} deliveries waiting" if waiting else "")
+    )
+    return lines
+
+
+def _ask_lines(found: list[dict[str, Any]]) -> list[str]:
+    if not found:
+        return ["no open questions"]
+    head = f"{len(found)} open question{'' if len(found) == 1 else 's'}"
+    rows = screen.table([asks.row(ask) for ask in found[:_MAX_ASKS]], indent="  ")
+    more = [f"  ... and {len(found) - _MAX_ASKS} more"] if len(found) > _MAX_ASKS else []
+    return [head, *rows, *more]
+
+
+def _next(found: list[dict[str, Any]]) -> list[str]:
+    if found:
+        first = where.answer_command(found[0])
+        return ["next:", f"  {first}", "  upcall watch", "  upcall inbox"]
+    return [
+        "next:",
+        '  upcall ask "Which colour?" -o red -o green',
+        "  upcall inbox",
+        "  upcall doctor",
+    ]
+
+
+def _without_hub(err: LineError) -> None:
+    if err.code == "hub_not_running":
+        screen.out("no hub is running; the next question starts one")
+    else:
+        screen.out(f"no hub answers: {screen.visible(err.msg)}")
+    screen.out("")
+    for text in (
+        "next:",
+        "  upcall demo",
+        '  upcall ask "Which colour?" -o red -o green',
+        "  upcall --help",
+    ):
+        screen.out(text)

@@ -1,0 +1,174 @@
+"""The question on the asker's own terminal.
+
+It opens /dev/tty and never reads stdin. What was typed before it was drawn is thrown away,
+and nothing is chosen by Enter alone. The terminal stays in its usual line mode, so there is
+nothing to restore when we are killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import termios
+
+from upcall.cli import choose, screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+_DETAIL_LINES = 12
+_LINE_BYTES = 4096
+
+
+class Prompt:
+    """One question on /dev/tty.
+
+    Attributes:
+        name: the terminal, such as `/dev/pts/3`.
+        is_shown: the question is on the screen.
+    """
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self._turn = -1
+        self._typed = b""
+        self.name = name
+        self.is_shown = False
+
+    @classmethod
+    def open(cls) -> Self | None:
+        """Return a prompt if a person can be asked here, else None.
+
+        That is so if stderr is a terminal and we are its foreground process group.
+        """
+        try:
+            if not os.isatty(2):
+                return None
+            fd = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError:
+            return None
+        try:
+            name = os.ttyname(2)
+        except OSError:
+            name = "/dev/tty"
+        prompt = cls(fd, name)
+        if not prompt.is_foreground():
+            prompt.close()
+            return None
+        return prompt
+
+    def is_foreground(self) -> bool:
+        """Tell whether what is typed comes to us now (we may have been put aside)."""
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return False
+
+    def fileno(self) -> int:
+        """Return the terminal's descriptor."""
+        return self._fd
+
+    def take_turn(self) -> bool:
+        """Take the terminal for this question; False while another question has it."""
+        if self._turn >= 0:
+            return True
+        try:
+            # By the terminal's own name: /dev/tty is one file for every terminal.
+            turn = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError:
+            return True
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(turn)
+            return False
+        self._turn = turn
+        return True
+
+    def show(self, ask: dict[str, Any]) -> None:
+        """Draw the question, and from now on take what is typed."""
+        self._write("\n".join([*question_lines(ask, screen.width()), "> "]))
+        # After the drawing: what was typed before it was meant for something else.
+        termios.tcflush(self._fd, termios.TCIFLUSH)
+        self.is_shown = True
+
+    def read(self) -> str | None:
+        """Return a line that was typed, or None if none is complete yet."""
+        try:
+            data = os.read(self._fd, _LINE_BYTES)
+        except OSError:
+            return None
+        if not data:  # Ctrl-D
+            return ""
+        self._typed += data
+        if not self._typed.endswith(b"\n"):
+            return None
+        typed, self._typed = self._typed, b""
+        return typed.decode("utf-8", "replace").rstrip("\r\n")
+
+    def again(self, why: str) -> None:
+        """Say *why* nothing was sent, and ask again."""
+        self._write(f"{screen.visible(why)}\n> ")
+
+    def clear(self, words: str | None = None) -> None:
+        """Take the prompt off the screen, throw away what was typed, and say *words*."""
+        if self.is_shown:
+            try:
+                termios.tcflush(self._fd, termios.TCIFLUSH)
+            except termios.error:
+                return
+            self._write("\n" if os.environ.get("TERM", "dumb") == "dumb" else "\r\x1b[K")
+            self.is_shown = False
+        if words is not None:
+            self._write(f"{words}\n")
+
+    def close(self) -> None:
+        """Let go of the terminal; the next question gets its turn."""
+        os.close(self._fd)
+        if self._turn >= 0:
+            os.close(self._turn)
+            self._turn = -1
+
+    def _write(self, text: str) -> None:
+        data = text.encode("utf-8", "backslashreplace")
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            return  # the terminal is gone; its hang-up signal ends us
+
+
+def question_lines(ask: dict[str, Any], columns: int) -> list[str]:
+    """Return the question as it is drawn: everything from outside escaped and wrapped."""
+    from upcall.cli.cells import wrap
+
+    room = max(20, columns - 1)
+    lines = wrap(screen.visible(str(ask.get("question", "")), newlines=True), room)
+    detail = ask.get("detail")
+    if detail:
+        more = [f"  {line}" for line in wrap(screen.visible(detail, newlines=True), room - 2)]
+        lines += more[:_DETAIL_LINES]
+        if len(more) > _DETAIL_LINES:
+            lines.append(f"  … {len(more) - _DETAIL_LINES} more lines, whole in the inbox")
+    options = [str(option) for option in ask.get("options") or []]
+    for index, label in enumerate(options):
+        suggested = "  (suggested by the program)" if ask.get("recommended") == index else ""
+        text = f"{screen.visible(label)}{suggested}"
+        first, *rest = wrap(text, room - 6)
+        lines.append(f"  {choose.number_of(index, options):>3} {first}")
+        lines += [f"      {line}" for line in rest]
+    lines.append(f"({_how(ask, bool(options))})")
+    return lines
+
+
+def _how(ask: dict[str, Any], has_options: bool) -> str:
+    if not has_options:
+        how = "type your answer, then Enter"
+    elif ask.get("multi"):
+        how = "numbers or labels, with commas between, then Enter"
+    elif ask.get("free_text"):
+        how = "a number, a label or your own words, then Enter"
+    else:
+        how = "a number or a label, then Enter"
+    return f"{how}; {choose.DECLINE} declines"

@@ -1,0 +1,70 @@
+"""`upcall roots`: the project folders whose sessions the hub reads."""
+
+from __future__ import annotations
+
+import os
+
+from upcall.cli import args, asking, exits, screen
+from upcall.cli.errors import Usage
+from upcall.line import ensure_hub
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+ABOUT = """Project folders whose sessions the hub reads, beside those that publish in
+your runtime folder: <root>/.upcall/state/sdk and <root>/.gjc/state/sdk."""
+EPILOG = """examples:
+  upcall roots add ~/work/shop
+  upcall roots list
+
+exit codes:
+  0 done   1 failure   2 usage"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `roots` to *parser*."""
+    add = parser.add_argument
+    add("action", metavar="ACTION", nargs="?", choices=("add", "remove", "list"),
+        default="list", help="add, remove or list (the default)")  # fmt: skip
+    add("path", metavar="FOLDER", nargs="?", help="a project folder")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def parser() -> args.Parser:
+    """Return the parser of `upcall roots`."""
+    made = args.Parser("roots", ABOUT, epilog=EPILOG)
+    fill(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `upcall roots`."""
+    given = parser().read(argv)
+    fields = {"action": given.action}
+    if given.action == "list":
+        if given.path is not None:
+            raise Usage(f"list takes no folder: {given.path!r}")
+    elif given.path is None:
+        raise Usage(f"{given.action} needs a FOLDER", f"example: upcall roots {given.action} .")
+    else:
+        path = os.path.realpath(os.path.expanduser(args.usable(given.path, "FOLDER")))
+        if given.action == "add" and not os.path.isdir(path):
+            raise Usage(f"FOLDER: {given.path!r} is no folder")
+        fields["path"] = path
+    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+        found = line.request("roots", **fields).get("roots") or []
+    if given.json:
+        screen.document({"roots": found})
+        return exits.OK
+    if not found:
+        screen.err("no roots; add one with: upcall roots add FOLDER")
+    for root in found:
+        problem = (
+            f"  ! {screen.one_line(str(root['problem']), 200)}" if root.get("problem") else ""
+        )
+        count = root.get("records") or 0
+        path = screen.one_line(str(root.get("path")), 300)
+        screen.out(f"{path}  {count} record{'' if count == 1 else 's'}{problem}")
+    return exits.OK

@@ -1,0 +1,124 @@
+"""What reaches a person's terminal: escaped text, times and durations in words."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+
+def out(text: str) -> None:
+    """Write one line to stdout, which must succeed.
+
+    Raises:
+        OSError: stdout is closed or full.
+    """
+    _write(sys.stdout, text)
+
+
+def err(text: str) -> None:
+    """Write one line to stderr; when nobody can read it, it is dropped."""
+    try:
+        _write(sys.stderr, text)
+    except (OSError, ValueError):
+        return
+
+
+def document(data: dict[str, Any]) -> None:
+    """Write the one JSON document of `--json`."""
+    import json
+
+    out(json.dumps(data, ensure_ascii=False, separators=(", ", ": ")))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    # UTF-8 whatever the locale says; a lone surrogate comes out as the escape that JSON has.
+    data = (text + "\n").encode("utf-8", "backslashreplace")
+    if stream is None:  # the descriptor was closed before we started
+        raise OSError(9, "the output is closed")
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None:
+        stream.write(data.decode())
+        stream.flush()
+        return
+    stream.flush()
+    buffer.write(data)
+    buffer.flush()
+
+
+def visible(text: str, *, newlines: bool = False) -> str:
+    """Return *text* with everything that a terminal could act on as a visible escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    # Imported here: plain text, nearly all there is, must not pay for Unicode's tables.
+    from upcall.model.text import visible as escaped
+
+    return escaped(text, newlines=newlines)
+
+
+def one_line(text: str, limit_chars: int) -> str:
+    """Return *text* escaped, on one line, cut to *limit_chars* characters."""
+    text = " ".join(text[: limit_chars * 4].split())
+    shown = visible(text)
+    return shown if len(shown) <= limit_chars else shown[: max(0, limit_chars - 1)] + "…"
+
+
+def answer_text(text: str) -> str:
+    """Return an answer as stdout gets it: no control characters but tab and newline."""
+    if text.isascii() and text.isprintable():
+        return text
+    from upcall.model.text import printable_answer
+
+    return printable_answer(text)
+
+
+def duration(seconds: float) -> str:
+    """Return *seconds* in words, such as `2 min 10 s`."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    left = round(seconds)
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
+def age(then_ms: int) -> str:
+    """Return how long ago *then_ms* was, in one unit."""
+    return " ".join(duration(max(0.0, time.time() - then_ms / 1000)).split(" ")[:2])
+
+
+def clock(at_ms: int) -> str:
+    """Return the local time of day, with the date if it isn't today."""
+    then = time.localtime(at_ms / 1000)
+    today = time.localtime()[:3] == then[:3]
+    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
+
+
+def width() -> int:
+    """Return the columns of the terminal, 80 if there is none."""
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def table(rows: list[tuple[str, ...]], indent: str = "") -> list[str]:
+    """Return *rows* (already escaped) as lines in columns; the last column is cut to fit."""
+    if not rows:
+        return []
+    from upcall.cli.cells import cut, pad, width_of
+
+    widths = [max(width_of(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    room = width() if sys.stdout is not None and sys.stdout.isatty() else 10_000
+    lines = []
+    for row in rows:
+        start = indent + "".join(
+            pad(cell, wide) + "  " for cell, wide in zip(row[:-1], widths, strict=True)
+        )
+        lines.append((start + cut(row[-1], max(10, room - width_of(start)))).rstrip())
+    return lines

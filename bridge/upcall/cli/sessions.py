@@ -1,0 +1,68 @@
+"""`upcall sessions`: list the programs that can ask."""
+
+from __future__ import annotations
+
+from upcall.cli import args, asking, exits, screen
+from upcall.line import ensure_hub
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+ABOUT = """List sessions: the running programs that can ask, and records that the
+hub does not use, with the reason."""
+EPILOG = """example:
+  upcall sessions --all
+
+exit codes:
+  0 listed, also if there are none   1 failure   2 usage"""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `sessions` to *parser*."""
+    add = parser.add_argument
+    add("--all", action="store_true", help="also those that are gone")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def parser() -> args.Parser:
+    """Return the parser of `upcall sessions`."""
+    made = args.Parser("sessions", ABOUT, epilog=EPILOG)
+    fill(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `upcall sessions`."""
+    given = parser().read(argv)
+    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+        answer = line.request("sessions", all=given.all)
+    found = answer.get("sessions") or []
+    refused = answer.get("refused") or []
+    if given.json:
+        screen.document({"sessions": found, "refused": refused})
+        return exits.OK
+    for text in screen.table([_row(session) for session in found]):
+        screen.out(text)
+    if not found:
+        screen.err("no sessions")
+    for record in refused:
+        path = screen.one_line(str(record.get("path")), 300)
+        screen.err(f"not used: {path}: {screen.one_line(str(record.get('reason')), 300)}")
+    return exits.OK
+
+
+def _row(session: dict[str, Any]) -> tuple[str, str, str, str]:
+    place = " ".join(
+        str(session[name]) for name in ("repo", "branch", "machine") if session.get(name)
+    )
+    doing = session.get("task") or session.get("activity") or session.get("last_text") or ""
+    who = session.get("title") or session.get("program") or "?"
+    return (
+        screen.one_line(str(session.get("session_id", "?")), 24),
+        screen.one_line(f"{session.get('kind', '?')} {session.get('state', '?')}", 20),
+        screen.one_line(str(who), 24),
+        screen.one_line(f"{place}  {doing}".strip(), 300),
+    )

@@ -1,0 +1,180 @@
+"""Asking without a hub: an endpoint of our own, and the prompt.
+
+Any client of the wire can answer, and a hub that appears later finds the session by its
+record and shows the question under the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from upcall.cli import choose, results, screen, waiting
+from upcall.cli.signals import EndingSignals, Interrupted
+from upcall.core.asks import InvalidAnswer
+from upcall.model.errors import NoAnswer
+from upcall.model.frames import Choice
+from upcall.session.host import Session
+
+if TYPE_CHECKING:
+    from upcall.answer import Answer
+    from upcall.cli.prompt import Prompt
+
+_LOOK_EVERY_S = 0.5
+
+
+def ask_alone(
+    ask: dict[str, Any],
+    session: dict[str, Any],
+    *,
+    prompt: Prompt | None,
+    quiet: bool,
+    signals: EndingSignals,
+) -> dict[str, Any]:
+    """Return how *ask* ended.
+
+    Raises:
+        UpcallError: the endpoint could not be set up, or the ask is not valid.
+        Interrupted: a signal came; the ask is cancelled.
+    """
+    if not quiet:
+        here = "answer here, or " if prompt is not None else ""
+        screen.err(
+            f"asking {ask['id']} without a hub: {here}as soon as a hub runs, anywhere. "
+            "Ctrl-C cancels"
+        )
+    try:
+        return asyncio.run(_Alone(ask, session, prompt).run(signals.numbers))
+    finally:
+        if prompt is not None:
+            prompt.clear()
+            prompt.close()
+
+
+class _Alone:
+    """One ask on an endpoint of our own."""
+
+    def __init__(
+        self, ask: dict[str, Any], session: dict[str, Any], prompt: Prompt | None
+    ) -> None:
+        self._ask = ask
+        self._session_words = session
+        self._prompt = prompt
+        self._signal: int | None = None
+        self._reader_gone = False
+        self._answered_here = False
+
+    async def run(self, signals: tuple[int, ...]) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        asked_at = time.monotonic()
+        title = self._session_words.get("title") or self._session_words.get("program")
+        async with Session(title, hub=False) as session:
+            task = asyncio.create_task(self._raise(session), name="upcall-ask-alone")
+            for number in signals:
+                loop.add_signal_handler(number, self._end, number, task)
+            look = asyncio.create_task(self._look(session, task), name="upcall-prompt")
+            try:
+                answer = await task
+            except NoAnswer as ended:
+                return self._result(ended.code, None, asked_at)
+            except asyncio.CancelledError:
+                if self._signal is not None:
+                    raise Interrupted(self._signal) from None
+                if self._reader_gone:
+                    return self._result("cancelled", None, asked_at)
+                raise
+            finally:
+                look.cancel()
+                await asyncio.gather(look, return_exceptions=True)
+                for number in signals:
+                    loop.remove_signal_handler(number)
+            return self._result(answer.outcome, answer, asked_at)
+
+    async def _raise(self, session: Session) -> Answer:
+        recommended = self._ask.get("recommended")
+        return await session.ask(
+            self._ask["question"],
+            self._ask["options"],
+            detail=self._ask.get("detail"),
+            multi=self._ask["multi"],
+            free_text=self._ask["free_text"],
+            recommended=recommended,
+            timeout_s=self._ask.get("timeout_s"),
+            default=self._ask.get("default"),
+            permission=self._ask["class"] == "permission",
+            ask_id=self._ask["id"],
+        )
+
+    def _end(self, number: int, task: asyncio.Task[Answer]) -> None:
+        self._signal = number
+        task.cancel()
+
+    async def _look(self, session: Session, task: asyncio.Task[Answer]) -> None:
+        """Mind the prompt's turn, and whether anybody still reads our answer."""
+        output = waiting.watched_output()
+        loop = asyncio.get_running_loop()
+        prompt = self._prompt
+        try:
+            while True:
+                if waiting.wait_for([], output, 0)[1]:
+                    self._reader_gone = True
+                    task.cancel()
+                if prompt is not None and not prompt.is_shown and prompt.is_foreground():
+                    if prompt.take_turn():
+                        prompt.show(self._ask | {"recommended": self._recommended()})
+                        loop.add_reader(prompt.fileno(), self._take_typed, session, prompt)
+                await asyncio.sleep(_LOOK_EVERY_S)
+        finally:
+            if prompt is not None:
+                loop.remove_reader(prompt.fileno())
+
+    def _recommended(self) -> int | None:
+        label = self._ask.get("recommended")
+        return None if label is None else self._ask["options"].index(label)
+
+    def _take_typed(self, session: Session, prompt: Prompt) -> None:
+        typed = prompt.read()
+        if typed is None:
+            return
+        try:
+            given = choose.read(self._ask, typed)
+            self._answered_here = session.answer(
+                self._ask["id"], _wire(given, multi=self._ask["multi"]), channel="terminal"
+            )
+        except (choose.NotAnAnswer, InvalidAnswer) as why:
+            prompt.again(str(why))
+        else:
+            prompt.is_shown = not self._answered_here
+
+    def _result(self, outcome: str, answer: Answer | None, asked_at: float) -> dict[str, Any]:
+        by = None if answer is None else answer.answered_by
+        result: dict[str, Any] = {
+            "id": self._ask["id"],
+            "outcome": outcome,
+            "answer": None
+            if answer is None
+            else {
+                "indices": list(answer.indices),
+                "labels": list(answer.labels),
+                "text": answer.text,
+            },
+            "answered_by": None if by is None else {"name": by.name, "channel": by.channel},
+            "waited_s": round(time.monotonic() - asked_at, 3),
+        }
+        if self._prompt is not None and self._prompt.is_shown and outcome == "answered":
+            self._prompt.clear(
+                f'{results.by(result)} answered "{results.quote(result)}". '
+                "Your input was not used."
+            )
+        return result
+
+
+def _wire(given: dict[str, Any], *, multi: bool) -> int | str | Choice | None:
+    """Return a typed answer as the wire has it; None declines."""
+    if given.get("declined"):
+        return None
+    if "text" in given:
+        return str(given["text"])
+    indices: list[int] = given["indices"]
+    return Choice(selected=tuple(indices)) if multi else indices[0]

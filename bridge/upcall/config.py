@@ -1,0 +1,321 @@
+"""The configuration file: one TOML document to one typed struct.
+
+Unknown keys are errors that name the nearest key and the line. One channel's bad section
+disables that channel and leaves the others running; any other error is the whole file's.
+"""
+
+import difflib
+import os
+import re
+import stat
+import tomllib
+from typing import Any, Final, Literal
+
+import msgspec
+
+from upcall.model.errors import ConfigInvalid
+from upcall.model.text import one_line, visible
+from upcall_discovery import paths
+
+MAX_CONFIG_BYTES: Final = 1024 * 1024
+
+
+class HubConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[hub]`.
+
+    Attributes:
+        idle_exit_s: seconds without anything to do after which the hub ends; 0: never.
+        machine_name: what cards call this computer; empty: its host name.
+        log_level: `debug`, `info`, `warning` or `error`.
+        allow_direct_clients: clients of a hosted endpoint may answer permission asks.
+    """
+
+    idle_exit_s: float = 600.0
+    machine_name: str = ""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    allow_direct_clients: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.idle_exit_s <= 7 * 86400:
+            raise ValueError("idle_exit_s is between 0 and 604800 seconds")
+
+
+class OperatorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[operators.NAME]`: one person, with an identity on each channel.
+
+    Attributes:
+        identities: channel name to the person's id there; `local` takes a uid.
+    """
+
+    identities: dict[str, str] = {}
+
+
+class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[policy]`.
+
+    Attributes:
+        local_answers: which answers of local programs to permission asks are believed: from a
+            terminal outside the asker (`tty`), `any`, or none (`off`).
+    """
+
+    local_answers: Literal["tty", "any", "off"] = "tty"
+
+
+class RedactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[redaction]`.
+
+    Attributes:
+        enabled: mask recognised credentials in what is kept and logged.
+    """
+
+    enabled: bool = True
+
+
+class ChannelConfig(msgspec.Struct, frozen=True):
+    """One channel's table, before its adapter reads it.
+
+    Attributes:
+        adapter: which adapter serves it.
+        enabled: it is opened.
+        options: the rest of the table, for the adapter's own config type.
+    """
+
+    adapter: str
+    enabled: bool = True
+    options: dict[str, Any] = {}
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The whole file. Without one, everything is as by default: web and terminal are on."""
+
+    hub: HubConfig = HubConfig()
+    channels: dict[str, ChannelConfig] = {}
+    operators: dict[str, OperatorConfig] = {}
+    policy: PolicyConfig = PolicyConfig()
+    redaction: RedactionConfig = RedactionConfig()
+    path: str | None = None
+
+
+TABLES: Final = ("hub", "web", "channels", "operators", "policy", "redaction")
+EMBEDDED: Final = ("web", "terminal")
+_CHANNEL_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_UNKNOWN_FIELD: Final = re.compile(r"unknown field `([^`]*)`")
+_AT: Final = re.compile(r" - at `\$\.?([^`]*)`")
+
+
+def default_path() -> str:
+    """Return where the configuration file is, or would be."""
+    return os.path.join(paths.config_dir(), "config.toml")
+
+
+def load(path: str | None = None) -> Config:
+    """Read the configuration file.
+
+    Args:
+        path: the file; by default the user's own. A missing default file is an empty one.
+
+    Raises:
+        ConfigInvalid: the file cannot be used; the message names file, line, key and fix.
+    """
+    where = path or default_path()
+    try:
+        data = _read(where)
+    except FileNotFoundError:
+        if path is not None:
+            raise ConfigInvalid(
+                f"{visible(where)}: no such file", recover="upcall config path"
+            ) from None
+        return _with_defaults(Config(), None)
+    return parse(data, where)
+
+
+def parse(data: bytes, where: str) -> Config:
+    """Return the configuration in *data*.
+
+    Raises:
+        ConfigInvalid: it is not valid; the message names *where*, line, key and nearest key.
+    """
+    shown = visible(where)
+    try:
+        text = data.decode("utf-8")
+        document = tomllib.loads(text)
+    except UnicodeDecodeError as exc:
+        raise ConfigInvalid(f"{shown}: not UTF-8 at byte {exc.start}") from exc
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise ConfigInvalid(f"{shown}: not TOML: {one_line(str(exc))}") from exc
+    for key in document:
+        if key not in TABLES:
+            raise _unknown(shown, text, key, key, TABLES)
+        if not isinstance(document[key], dict):
+            raise ConfigInvalid(
+                f"{shown}:{_line_of(text, key)}: {visible(key)} is a table; write [{key}]"
+            )
+    operators = {
+        name: _table(shown, text, f"operators.{name}", table, OperatorConfig)
+        for name, table in document.get("operators", {}).items()
+    }
+    config = Config(
+        hub=_table(shown, text, "hub", document.get("hub", {}), HubConfig),
+        channels=_channels(shown, text, document),
+        operators=operators,
+        policy=_table(shown, text, "policy", document.get("policy", {}), PolicyConfig),
+        redaction=_table(
+            shown, text, "redaction", document.get("redaction", {}), RedactionConfig
+        ),
+        path=where,
+    )
+    _check_identities(shown, config)
+    return _with_defaults(config, where)
+
+
+def read_options(options: dict[str, Any], config_type: type[Any], channel: str) -> Any:
+    """Return an adapter's own config from its channel's table.
+
+    Raises:
+        ConfigInvalid: the table does not fit; the message names the key and the nearest one.
+    """
+    fields = _field_names(config_type)
+    for key in options:
+        if key not in fields:
+            near = _nearest(key, fields)
+            raise ConfigInvalid(
+                f"channel {channel}: unknown key {visible(key)!r}{near}",
+                recover="upcall config schema",
+            )
+    try:
+        return msgspec.convert(options, config_type)
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise ConfigInvalid(f"channel {channel}: {one_line(str(exc))}") from exc
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the file's own tables."""
+    _, components = msgspec.json.schema_components(
+        [HubConfig, OperatorConfig, PolicyConfig, RedactionConfig],
+        ref_template="#/$defs/{name}",
+    )
+    channel = {
+        "type": "object",
+        "properties": {"adapter": {"type": "string"}, "enabled": {"type": "boolean"}},
+        "description": "The other keys are the adapter's own.",
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "upcall configuration",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "hub": {"$ref": "#/$defs/HubConfig"},
+            "web": channel,
+            "channels": {"type": "object", "additionalProperties": channel},
+            "operators": {
+                "type": "object",
+                "additionalProperties": {"$ref": "#/$defs/OperatorConfig"},
+            },
+            "policy": {"$ref": "#/$defs/PolicyConfig"},
+            "redaction": {"$ref": "#/$defs/RedactionConfig"},
+        },
+        "$defs": components,
+    }
+
+
+def _read(where: str) -> bytes:
+    fd = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise ConfigInvalid(f"{visible(where)}: not a regular file")
+        if info.st_uid not in {os.getuid(), 0} or info.st_mode & 0o022:
+            raise ConfigInvalid(
+                f"{visible(where)}: writable by others, or not yours; it is not read",
+                recover=f"chmod go-w {visible(where)}",
+            )
+        data = file.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigInvalid(f"{visible(where)}: over {MAX_CONFIG_BYTES} bytes")
+    return data
+
+
+def _channels(shown: str, text: str, document: dict[str, Any]) -> dict[str, ChannelConfig]:
+    tables = dict(document.get("channels", {}))
+    if "web" in document:
+        if "web" in tables:
+            raise ConfigInvalid(f"{shown}: both [web] and [channels.web]; keep one of them")
+        tables["web"] = document["web"]
+    channels = {}
+    for name, table in tables.items():
+        where = "web" if name == "web" and "web" in document else f"channels.{name}"
+        if not _CHANNEL_NAME.fullmatch(name):
+            raise ConfigInvalid(
+                f"{shown}:{_line_of(text, name)}: {visible(name)!r} is no channel name; "
+                "use lower case letters, digits, - and _"
+            )
+        if not isinstance(table, dict):
+            raise ConfigInvalid(f"{shown}:{_line_of(text, name)}: write [{where}]")
+        options = dict(table)
+        adapter, enabled = options.pop("adapter", name), options.pop("enabled", True)
+        if not isinstance(adapter, str) or not isinstance(enabled, bool):
+            raise ConfigInvalid(
+                f"{shown}:{_line_of(text, name)}: {where}: adapter is a text, enabled a boolean"
+            )
+        channels[name] = ChannelConfig(adapter, enabled, options)
+    return channels
+
+
+def _with_defaults(config: Config, where: str | None) -> Config:
+    channels = {name: ChannelConfig(name) for name in EMBEDDED}
+    channels.update(config.channels)
+    return msgspec.structs.replace(config, channels=channels, path=where)
+
+
+def _table(shown: str, text: str, name: str, table: Any, kind: type[Any]) -> Any:
+    if not isinstance(table, dict):
+        raise ConfigInvalid(f"{shown}: {visible(name)} is a table; write [{visible(name)}]")
+    try:
+        return msgspec.convert(table, kind)
+    except (msgspec.ValidationError, ValueError) as exc:
+        unknown = _UNKNOWN_FIELD.search(str(exc))
+        if unknown is not None:
+            key = unknown.group(1)
+            raise _unknown(shown, text, key, f"{name}.{key}", _field_names(kind)) from exc
+        at = _AT.search(str(exc))
+        key = at.group(1) if at is not None else name
+        words = _AT.sub("", one_line(str(exc)))
+        line = _line_of(text, key.split(".")[-1].split("[")[0] or name)
+        raise ConfigInvalid(f"{shown}:{line}: {visible(name)}.{visible(key)}: {words}") from exc
+
+
+def _unknown(
+    shown: str, text: str, key: str, path: str, known: tuple[str, ...]
+) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"{shown}:{_line_of(text, key)}: unknown key {visible(path)!r}{_nearest(key, known)}",
+        recover="upcall config schema lists all keys",
+    )
+
+
+def _nearest(key: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+
+
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
+
+
+def _line_of(text: str, key: str) -> int:
+    pattern = re.compile(rf"^\s*(\[+[^\]]*\b)?[\"']?{re.escape(key)}\b", re.MULTILINE)
+    found = pattern.search(text)
+    return text.count("\n", 0, found.end() if found else 0) + 1
+
+
+def _check_identities(shown: str, config: Config) -> None:
+    owner: dict[tuple[str, str], str] = {}
+    for name, operator in config.operators.items():
+        for channel, identity in operator.identities.items():
+            other = owner.setdefault((channel, identity), name)
+            if other != name:
+                raise ConfigInvalid(
+                    f"{shown}: {channel} identity {one_line(identity)!r} belongs to both "
+                    f"{one_line(other)!r} and {one_line(name)!r}; one person, one name"
+                )

@@ -1,0 +1,377 @@
+"""Programs on the hub's socket: they ask, wait, take the answer, withdraw, or die."""
+
+from typing import Any, Final
+
+from upcall.core.asks import InvalidAnswer, read_answer, revision_of
+from upcall.core.ledger import Ledger, claimed_by, plain, result_of
+from upcall.core.policy import operator_name
+from upcall.core.render import late_words
+from upcall.core.state import HubState, Step
+from upcall.core.views import ask_view, channel_views
+from upcall.model.ask import AnsweredBy, Selection
+from upcall.model.effects import Host, Respond, ToWaiter
+from upcall.model.events import (
+    Asker,
+    AskerDied,
+    AskRaised,
+    CancelAsked,
+    NoticeRaised,
+    Took,
+    WaitAsked,
+    WaiterGone,
+)
+from upcall.model.frames import Answer, Choice
+from upcall.model.ids import SessionId, action_id_of, new_hosted_session_id
+from upcall.model.limits import ASKER_GONE_S
+from upcall.model.rows import AskRow, SessionRow
+from upcall.model.struct import replaced
+
+GONE_OPEN: Final = "The program that asked has ended. Nothing was answered."
+GONE_CLAIMED: Final = (
+    "The program stopped before it took the answer. Nothing was run by this answer."
+)
+
+
+class Askers:
+    """Hosted sessions and those who wait for their asks."""
+
+    def __init__(self, state: HubState, ledger: Ledger) -> None:
+        self._state = state
+        self._ledger = ledger
+
+    def raised(self, step: Step, event: AskRaised) -> None:
+        """Open the ask, or attach to it if it is the same one again."""
+        known = self._known(event)
+        if known is not None and not self._may_ask_again(known, event):
+            self._attach(step, event, known)
+            return
+        if self._state.find(event.ask_id) is not None or (
+            event.found is not None and event.found.ask_id == event.ask_id
+        ):
+            self._refuse(step, event.waiter, "id_conflict", "this id was used for another ask")
+            return
+        session = self._session_for(step, event.asker)
+        at = step.at
+        timeout_s = event.timeout_s
+        spec = event.spec
+        if timeout_s is not None:
+            spec = replaced(spec, deadline_at_ms=at.wall_ms + int(timeout_s * 1000))
+        row = AskRow(
+            ask_id=event.ask_id,
+            session_id=session.session_id,
+            action_id=action_id_of(event.ask_id),
+            state="open",
+            spec=spec,
+            revision=revision_of(spec),
+            raised_ms=at.wall_ms,
+            deadline_ms=spec.deadline_at_ms,
+            deadline_boot_s=None if timeout_s is None else at.boot_s + timeout_s,
+            boot_id=self._state.settings.boot_id,
+            handed_over=not event.wait,
+            key=event.key,
+        )
+        self._ledger.open(step, row)
+        self._respond_ask(step, event.waiter, row)
+        if event.wait:
+            self._ledger.await_end(step, event.waiter, row, attached=True)
+
+    def waits(self, step: Step, event: WaitAsked) -> None:
+        """Tell a program how an ask ends, now or later; any number of times."""
+        row = self._state.find(event.ask_id) or event.found
+        if row is None:
+            self._refuse(step, event.waiter, "unknown_ask", f"no ask {event.ask_id} is known")
+            return
+        self._respond_ask(step, event.waiter, row)
+        if row.state == "closed":
+            self._tell_ended(step, event.waiter, row)
+        else:
+            # A script that waits for its own handed-over ask is not the only one who may.
+            self._ledger.await_end(step, event.waiter, row, attached=False)
+
+    def took(self, step: Step, event: Took) -> None:
+        """The asker has the answer; or it was answered at the asker's own terminal."""
+        row = self._state.find(event.ask_id) or event.found
+        if row is None:
+            self._refuse(step, event.waiter, "unknown_ask", f"no ask {event.ask_id} is known")
+        elif event.local:
+            self._took_local(step, event, row)
+        else:
+            claim = self._state.claims.get(row.ask_id)
+            if row.state == "claimed" and claim is not None:
+                row = self._ledger.close(
+                    step,
+                    row,
+                    "declined" if claim.declined else "answered",
+                    resolved_by="client",
+                    answer=claim.selection,
+                    by=claimed_by(claim),
+                )
+            self._respond(step, event.waiter, result=plain(result_of(row, step.at.wall_ms)))
+
+    def cancelled(self, step: Step, event: CancelAsked) -> None:
+        """The asker does not want to know any more."""
+        row = self._state.find(event.ask_id) or event.found
+        if row is None:
+            self._refuse(step, event.waiter, "unknown_ask", f"no ask {event.ask_id} is known")
+            return
+        if row.state != "closed":
+            row = self._ledger.close(step, row, "cancelled", resolved_by="local")
+        self._respond(step, event.waiter, result=plain(result_of(row, step.at.wall_ms)))
+
+    def noticed(self, step: Step, event: NoticeRaised) -> None:
+        """A program has something to say that needs no answer."""
+        found = self._hosted_of(event.asker)
+        if found is None:
+            found = self._new_session(step, event.asker, event.fresh)
+            self._ledger.end_session(step, found)
+        step.notice(found.session_id, event.level, event.text)
+        channels = [plain(view) for view in channel_views(self._state, None)]
+        self._respond(step, event.waiter, channels=channels)
+
+    def gone(self, step: Step, event: WaiterGone) -> None:
+        """Connections ended. An asker whose connection ended has ended, or gave up."""
+        for waiter in event.waiters:
+            ask_id = self._state.waiting_for.pop(waiter, None)
+            if ask_id is None:
+                continue
+            waiters = self._state.waiters.get(ask_id)
+            was_asker = bool(waiters and waiters.pop(waiter, False))
+            if waiters is not None and not waiters:
+                del self._state.waiters[ask_id]
+            row = self._state.asks.get(ask_id)
+            if row is None or row.handed_over or not was_asker:
+                continue
+            if self._ledger.attached(ask_id):
+                continue
+            if row.key is not None:
+                # A run again with the same key finds this ask and its answer.
+                self._hand_over(step, row)
+            else:
+                self._unreachable(step, row)
+
+    def died(self, step: Step, event: AskerDied) -> None:
+        """A process that asked has ended; so have those of its asks that nobody else wants."""
+        for session in [s for s in self._state.sessions.values() if s.kind == "hosted"]:
+            if (session.asker_pid, session.asker_start) != (event.pid, event.start):
+                continue
+            for ask_id in list(self._state.by_session.get(session.session_id, ())):
+                row = self._state.asks[ask_id]
+                if row.handed_over:
+                    continue
+                if row.key is not None:
+                    self._hand_over(step, row)
+                else:
+                    self._unreachable(step, row)
+
+    def resume(self, step: Step) -> None:
+        """At start: open the endpoints again and see which askers still live."""
+        for session in list(self._state.sessions.values()):
+            if session.kind != "hosted":
+                continue
+            step.release(Host(session))
+            self._ledger.watch_asker(step, session)
+            if session.asker_pid == 0:
+                step.timer(step.at.boot_s + ASKER_GONE_S, "unseen", session.session_id)
+            self._ledger.end_session_if_done(step, session.session_id)
+
+    def unseen(self, step: Step, session_id: SessionId) -> None:
+        """An asker whose process the kernel cannot name did not come back after a restart."""
+        for ask_id in list(self._state.by_session.get(session_id, ())):
+            row = self._state.asks[ask_id]
+            if not row.handed_over and not self._ledger.attached(ask_id):
+                self._unreachable(step, row)
+
+    def claimed(self, step: Step, row: AskRow) -> AskRow:
+        """An answer to a hosted ask was claimed: hand it to the asker, or close at once."""
+        claim = self._state.claims[row.ask_id]
+        if row.handed_over:
+            return self._ledger.close(
+                step,
+                row,
+                "declined" if claim.declined else "answered",
+                resolved_by="client",
+                answer=claim.selection,
+                by=claimed_by(claim),
+            )
+        for waiter in self._ledger.attached(row.ask_id):
+            self._ledger.offer(step, row, claim, waiter)
+        return row
+
+    def _took_local(self, step: Step, event: Took, row: AskRow) -> None:
+        now_ms = step.at.wall_ms
+        if row.state != "open":
+            claim = self._state.claims.get(row.ask_id)
+            if row.state == "claimed" and claim is not None:
+                name = claim.operator or "Another program"
+                words = f"{name} answered on {claim.channel} first. Your input was not used."
+            else:
+                words = late_words(row, now_ms)
+            self._refuse(
+                step,
+                event.waiter,
+                "already_answered",
+                words,
+                result=plain(result_of(row, now_ms)),
+            )
+            return
+        selection: Selection | None = None
+        if not event.declined:
+            try:
+                selection = read_answer(row.spec, _wire(event))
+            except InvalidAnswer as exc:
+                self._refuse(step, event.waiter, "invalid_answer", exc.msg)
+                return
+        operator = operator_name(self._state.settings, "terminal", event.who)
+        row = self._ledger.close(
+            step,
+            row,
+            "declined" if event.declined else "answered",
+            resolved_by="local",
+            answer=selection,
+            by=AnsweredBy(operator, "terminal", event.who.detail),
+        )
+        self._respond(step, event.waiter, result=plain(result_of(row, now_ms)))
+
+    def _known(self, event: AskRaised) -> AskRow | None:
+        row = self._state.find(event.ask_id)
+        if row is None and event.key is not None:
+            keyed = self._state.keys.get(event.key)
+            row = self._state.find(keyed) if keyed is not None else None
+        return row or event.found
+
+    def _may_ask_again(self, known: AskRow, event: AskRaised) -> bool:
+        """Tell whether a keyed ask that ended without an answer is asked anew."""
+        if known.ask_id == event.ask_id:
+            return revision_of(event.spec) != known.revision
+        return known.state == "closed" and (
+            known.outcome not in {"answered", "timed_out"}
+            or known.revision != revision_of(event.spec)
+        )
+
+    def _attach(self, step: Step, event: AskRaised, row: AskRow) -> None:
+        if revision_of(event.spec) != row.revision:
+            self._refuse(
+                step,
+                event.waiter,
+                "key_conflict",
+                f"the key is in use for another question, {row.ask_id}, which is still open",
+                recover=f"answer it (upcall answer {row.ask_id} ...), or use another --key",
+            )
+            return
+        if row.state == "closed":
+            self._respond_ask(step, event.waiter, row, existing=True)
+            if event.wait:
+                self._tell_ended(step, event.waiter, row)
+            return
+        session = self._state.sessions.get(row.session_id)
+        if session is not None and session.kind == "hosted" and event.wait:
+            if event.asker.pid and (event.asker.pid, event.asker.start) != (
+                session.asker_pid,
+                session.asker_start,
+            ):
+                session = replaced(
+                    session, asker_pid=event.asker.pid, asker_start=event.asker.start
+                )
+                self._state.sessions[session.session_id] = session
+                self._state.hosted[
+                    session.asker_pid, session.asker_start, session.conversation
+                ] = session.session_id
+                step.write(session)
+            self._ledger.watch_asker(step, session)
+        self._respond_ask(step, event.waiter, row, existing=True)
+        if event.wait:
+            self._ledger.await_end(step, event.waiter, row, attached=not row.handed_over)
+
+    def _session_for(self, step: Step, asker: Asker) -> SessionRow:
+        found = self._hosted_of(asker)
+        if found is not None:
+            return found
+        session = self._new_session(step, asker, step.random(8))
+        step.release(Host(session))
+        self._ledger.watch_asker(step, session)
+        return session
+
+    def _hosted_of(self, asker: Asker) -> SessionRow | None:
+        if asker.pid == 0:
+            return None
+        known = self._state.hosted.get((asker.pid, asker.start, self._conversation(asker)))
+        return None if known is None else self._state.sessions.get(known)
+
+    def _new_session(self, step: Step, asker: Asker, fresh: bytes) -> SessionRow:
+        session_id = new_hosted_session_id(fresh)
+        session = SessionRow(
+            session_id=session_id,
+            kind="hosted",
+            conversation=self._conversation(asker) or session_id,
+            asker_pid=asker.pid,
+            asker_start=asker.start,
+            title=asker.title,
+            repo=asker.repo,
+            branch=asker.branch,
+            machine=self._state.settings.machine,
+            cwd=asker.cwd,
+            program=asker.program,
+            started_ms=step.at.wall_ms,
+        )
+        self._state.sessions[session_id] = session
+        self._state.hosted[asker.pid, asker.start, session.conversation] = session_id
+        self._state.live_of(session_id).attached = True
+        step.write(session)
+        step.change()
+        return session
+
+    def _conversation(self, asker: Asker) -> str:
+        if asker.name is not None:
+            return f"n:{asker.name}"
+        if asker.parent:
+            return f"p:{self._state.settings.machine}:{asker.parent}"
+        return ""
+
+    def _hand_over(self, step: Step, row: AskRow) -> None:
+        row = replaced(row, handed_over=True)
+        self._state.asks[row.ask_id] = row
+        step.write(row)
+        step.audit("handed_over", row)
+        if row.state == "claimed":
+            self.claimed(step, row)
+
+    def _unreachable(self, step: Step, row: AskRow) -> None:
+        note = GONE_CLAIMED if row.state == "claimed" else GONE_OPEN
+        self._ledger.close(step, row, "unreachable", resolved_by="local", note=note)
+
+    def _tell_ended(self, step: Step, waiter: int, row: AskRow) -> None:
+        result = plain(result_of(row, step.at.wall_ms))
+        step.release(ToWaiter(waiter, "ended", {"result": result}))
+
+    def _respond_ask(
+        self, step: Step, waiter: int, row: AskRow, *, existing: bool = False
+    ) -> None:
+        channels = [plain(view) for view in channel_views(self._state, row.ask_id)]
+        ask = plain(ask_view(self._state, row))
+        self._respond(step, waiter, ask=ask, channels=channels, existing=existing)
+
+    def _respond(self, step: Step, waiter: int, **fields: Any) -> None:
+        step.release(Respond(waiter, fields=fields))
+
+    def _refuse(
+        self,
+        step: Step,
+        waiter: int,
+        code: str,
+        msg: str,
+        *,
+        recover: str | None = None,
+        **extra: Any,
+    ) -> None:
+        error: dict[str, Any] = {"class": "runtime", "code": code, "msg": msg}
+        if recover is not None:
+            error["recover"] = recover
+        step.release(Respond(waiter, fields=extra or None, error=error))
+
+
+def _wire(event: Took) -> Answer:
+    if event.indices is not None:
+        if len(event.indices) == 1 and event.text is None:
+            return event.indices[0]
+        return Choice(selected=event.indices, custom=event.text)
+    return event.text or ""

@@ -1,0 +1,323 @@
+"""The kernel: one event in, all machines asked, one decision out.
+
+It reads no clock, draws no randomness and sends nothing. Its caller writes the decision's
+rows in one transaction and carries out its releases only after the commit.
+"""
+
+import heapq
+from collections.abc import Sequence
+
+from upcall.core.askers import Askers
+from upcall.core.asks import read_answer
+from upcall.core.ledger import Ledger, action_of, plain, resolved_of
+from upcall.core.outbox import Outbox
+from upcall.core.people import People
+from upcall.core.sessions import Sessions
+from upcall.core.state import ChannelLive, HubState, KernelSettings, Step
+from upcall.core.views import ask_view, channel_views, session_view
+from upcall.model.effects import Decision, Respond, SaveRoot, ToWaiter
+from upcall.model.events import (
+    AskerDied,
+    AskRaised,
+    CancelAsked,
+    ChannelChanged,
+    Delivered,
+    DeliveryFailed,
+    Due,
+    Event,
+    FrameIn,
+    HostedReply,
+    LinkDown,
+    LinkSynced,
+    LinkUp,
+    Moment,
+    NoticeRaised,
+    PersonActed,
+    Resumed,
+    RootChanged,
+    Took,
+    WaitAsked,
+    WaiterGone,
+)
+from upcall.model.frames import ActionNeeded, ActionResolved
+from upcall.model.ids import AskId, SessionId
+from upcall.model.rows import AskRow, SessionRow, Snapshot
+from upcall.model.struct import replaced
+from upcall.model.views import AskView, ChannelView, SessionView
+
+
+class Kernel:
+    """Everything the hub decides."""
+
+    def __init__(self, settings: KernelSettings) -> None:
+        state = HubState(settings)
+        self._state = state
+        self._outbox = Outbox(state)
+        self._ledger = Ledger(state, self._outbox)
+        self._askers = Askers(state, self._ledger)
+        self._sessions = Sessions(state, self._ledger, self._outbox)
+        self._people = People(state, self._ledger, self._outbox, self._askers, self._sessions)
+        for info in settings.channels:
+            state.channels[info.name] = ChannelLive()
+
+    @classmethod
+    def load(cls, settings: KernelSettings, snapshot: Snapshot) -> "Kernel":
+        """Return a kernel that goes on with the rows of *snapshot*."""
+        kernel = cls(settings)
+        state = kernel._state
+        for session in snapshot.sessions:
+            target = state.sessions if session.ended_ms is None else state.ended
+            target[session.session_id] = session
+            if session.kind == "hosted" and session.ended_ms is None:
+                asker = (session.asker_pid, session.asker_start, session.conversation)
+                state.hosted[asker] = session.session_id
+                state.live_of(session.session_id).attached = True
+        for ask in snapshot.asks:
+            if ask.state == "closed":
+                state.closed[ask.ask_id] = ask
+                continue
+            state.asks[ask.ask_id] = ask
+            state.by_action[ask.session_id, ask.action_id] = ask.ask_id
+            state.by_session[ask.session_id][ask.ask_id] = None
+        for claim in snapshot.claims:
+            state.claims[claim.ask_id] = claim
+            state.won[claim.ask_id] = claim
+        for inbound in snapshot.inbound:
+            state.inbound[inbound.channel, inbound.event_key] = None
+        for conversation in snapshot.conversations:
+            state.conversations[conversation.key, conversation.channel] = conversation
+        for shown in snapshot.cards:
+            state.cards[shown.ask_id, shown.channel] = shown
+        for token in snapshot.tokens:
+            state.tokens[token.token] = token
+            state.tokens_of.setdefault(token.ask_id, []).append(token)
+        for delivery in sorted(snapshot.deliveries, key=lambda row: row.id):
+            state.deliveries[delivery.id] = delivery
+        state.gates.update(snapshot.gates)
+        state.settings_kept.update(snapshot.settings)
+        state.roots.update(dict.fromkeys(snapshot.roots))
+        state.keys.update(snapshot.keys)
+        state.last_inbound = snapshot.last_inbound
+        state.last_delivery = snapshot.last_delivery
+        state.last_notice = snapshot.last_notice
+        return kernel
+
+    def handle(self, event: Event, seed: bytes = b"") -> Decision:
+        """Return what *event* leads to.
+
+        Args:
+            event: what happened, with its time.
+            seed: at least 16 random bytes, from which new ids are made.
+        """
+        step = Step(self._state, event.at, seed)
+        match event:
+            case AskRaised():
+                self._askers.raised(step, event)
+            case WaitAsked():
+                self._askers.waits(step, event)
+            case Took():
+                self._askers.took(step, event)
+            case CancelAsked():
+                self._askers.cancelled(step, event)
+            case NoticeRaised():
+                self._askers.noticed(step, event)
+            case WaiterGone():
+                self._askers.gone(step, event)
+            case AskerDied():
+                self._askers.died(step, event)
+            case LinkUp():
+                self._sessions.up(step, event)
+            case LinkSynced():
+                self._sessions.synced(step, event)
+            case LinkDown():
+                self._sessions.down(step, event)
+            case FrameIn():
+                self._sessions.frame(step, event)
+            case HostedReply():
+                self._people.replied(step, event)
+            case PersonActed():
+                self._people.acted(step, event)
+            case Delivered():
+                shown = self._outbox.delivered(step, event)
+                if shown is not None:
+                    self._tell_channels(step, shown)
+            case DeliveryFailed():
+                self._outbox.failed(step, event)
+            case ChannelChanged():
+                self._channel_changed(step, event)
+            case RootChanged():
+                self._root_changed(step, event)
+            case Due():
+                self._due(step, event.at)
+            case Resumed():
+                self._resume(step, event.at)
+        return step.decision
+
+    @property
+    def machine(self) -> str:
+        """What this machine is called."""
+        return self._state.settings.machine
+
+    @property
+    def operator(self) -> str:
+        """The only operator's name, where none is configured."""
+        return self._state.settings.operator
+
+    def next_due_s(self) -> float | None:
+        """Return the boot clock time of the next timer, or None."""
+        return self._state.timers[0][0] if self._state.timers else None
+
+    def find(self, ask_id: str) -> AskRow | None:
+        """Return an ask that is open, or was closed in this hub's life."""
+        return self._state.find(AskId(ask_id))
+
+    def find_by_key(self, key: str) -> AskId | None:
+        """Return the newest ask that was raised with *key*."""
+        return self._state.keys.get(key)
+
+    def match(self, text: str) -> list[AskRow]:
+        """Return the asks that *text* names: a public id, a prefix of it, or an action id."""
+        exact = self._state.find(AskId(text))
+        if exact is not None:
+            return [exact]
+        rows = [*self._state.asks.values(), *self._state.closed.values()]
+        by_action = [row for row in rows if row.action_id == text]
+        if by_action:
+            return by_action
+        return [row for row in rows if len(text) >= 4 and row.ask_id.startswith(text)]
+
+    def open_rows(self) -> list[AskRow]:
+        """Return open and claimed asks, oldest first."""
+        return sorted(self._state.asks.values(), key=lambda row: (row.raised_ms, row.ask_id))
+
+    def open_asks(self) -> list[AskView]:
+        """Return open and claimed asks as they are shown, oldest first."""
+        return [ask_view(self._state, row) for row in self.open_rows()]
+
+    def view(self, row: AskRow, session: SessionRow | None = None) -> AskView:
+        """Return *row* as it is shown."""
+        return ask_view(self._state, row, session)
+
+    def sessions(self) -> list[SessionView]:
+        """Return sessions that live or have open asks."""
+        return [session_view(self._state, row) for row in self._state.sessions.values()]
+
+    def session_rows(self) -> list[SessionRow]:
+        """Return the sessions that have not ended."""
+        return list(self._state.sessions.values())
+
+    def session(self, session_id: str) -> SessionRow | None:
+        """Return a session that lives, or ended in this hub's life."""
+        return self._state.session(SessionId(session_id))
+
+    def channels(self, ask_id: str | None = None) -> list[ChannelView]:
+        """Return where an ask, or anything, can be seen."""
+        return channel_views(self._state, AskId(ask_id) if ask_id else None)
+
+    def roots(self) -> list[str]:
+        """Return the registered project folders."""
+        return list(self._state.roots)
+
+    def kept(self, channel: str) -> dict[str, str]:
+        """Return what an adapter kept."""
+        kept = self._state.settings_kept
+        return {name: value for (of, name), value in kept.items() if of == channel}
+
+    def hosted_asks(self, session_id: str) -> Sequence[ActionNeeded]:
+        """Return the frames of a hosted session's open asks, oldest first."""
+        ids = self._state.by_session.get(SessionId(session_id), ())
+        return [action_of(self._state.asks[ask_id]) for ask_id in ids]
+
+    def hosted_resolutions(self, session_id: str) -> Sequence[ActionResolved]:
+        """Return the frames of a hosted session's asks that ended lately."""
+        return [
+            resolved_of(row)
+            for row in self._state.closed.values()
+            if row.session_id == session_id
+        ]
+
+    def waiting_deliveries(self) -> int:
+        """Return how many deliveries have not arrived yet."""
+        return len(self._state.deliveries)
+
+    def _channel_changed(self, step: Step, event: ChannelChanged) -> None:
+        live = self._state.channels.setdefault(event.channel, ChannelLive())
+        was_hearing = live.hearing
+        if (live.hearing, live.audience, live.reason) == (
+            event.hearing,
+            event.audience,
+            event.reason,
+        ):
+            live.heard_ms = step.at.wall_ms if event.hearing else live.heard_ms
+            return
+        live.hearing, live.audience, live.reason = event.hearing, event.audience, event.reason
+        if event.hearing:
+            live.heard_ms = step.at.wall_ms
+            if not was_hearing:
+                self._outbox.wake_target(step, event.channel)
+        for ask_id in list(self._state.waiters):
+            self._tell_channels(step, ask_id)
+        step.change()
+
+    def _tell_channels(self, step: Step, ask_id: AskId) -> None:
+        waiters = self._state.waiters.get(ask_id)
+        if not waiters:
+            return
+        fields = {"channels": [plain(view) for view in channel_views(self._state, ask_id)]}
+        for waiter in waiters:
+            step.release(ToWaiter(waiter, "channels", fields))
+
+    def _root_changed(self, step: Step, event: RootChanged) -> None:
+        if event.gone:
+            self._state.roots.pop(event.path, None)
+        else:
+            self._state.roots[event.path] = None
+        step.write(SaveRoot(event.path, event.gone))
+        step.audit("root_removed" if event.gone else "root_added", None, path=event.path)
+        if event.waiter:
+            step.release(Respond(event.waiter, fields={}))
+
+    def _due(self, step: Step, at: Moment) -> None:
+        timers = self._state.timers
+        while timers and timers[0][0] <= at.boot_s:
+            _, kind, key = heapq.heappop(timers)
+            match kind:
+                case "deadline":
+                    self._deadline(step, at, AskId(key))
+                case "delivery":
+                    self._outbox.due(step, key)
+                case "peer_sync":
+                    self._sessions.peer_sync(step, SessionId(key))
+                case "unseen":
+                    self._askers.unseen(step, SessionId(key))
+                case _:
+                    step.log("unknown_timer", kind=kind)
+
+    def _deadline(self, step: Step, at: Moment, ask_id: AskId) -> None:
+        row = self._state.asks.get(ask_id)
+        if row is None or row.state != "open" or row.deadline_boot_s is None:
+            return
+        if row.deadline_boot_s > at.boot_s:
+            return
+        answer = None
+        hearing = any(live.hearing for live in self._state.channels.values())
+        if row.spec.default is not None and hearing:
+            answer = read_answer(row.spec, row.spec.default)
+        self._ledger.close(step, row, "timed_out", resolved_by="timeout", answer=answer)
+
+    def _resume(self, step: Step, at: Moment) -> None:
+        boot_id = self._state.settings.boot_id
+        for row in list(self._state.asks.values()):
+            if row.deadline_boot_s is None or row.deadline_ms is None:
+                continue
+            if row.boot_id != boot_id:
+                # Boot seconds of another boot mean nothing; the wall clock decides.
+                left_s = (row.deadline_ms - at.wall_ms) / 1000
+                row = replaced(row, deadline_boot_s=at.boot_s + left_s, boot_id=boot_id)  # noqa: PLW2901
+                self._state.asks[row.ask_id] = row
+                step.write(row)
+            step.timer(row.deadline_boot_s or at.boot_s, "deadline", row.ask_id)
+        self._outbox.resume(step)
+        for row in self._state.asks.values():
+            self._outbox.show(step, row)
+        self._askers.resume(step)

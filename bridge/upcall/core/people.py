@@ -1,0 +1,406 @@
+"""People on channels: they answer, decline, hold the clock, and write to sessions."""
+
+from typing import Final
+
+import msgspec
+
+from upcall.core.askers import Askers
+from upcall.core.asks import InvalidAnswer, read_answer
+from upcall.core.ledger import LOCAL, Ledger, resolved_of, result_of
+from upcall.core.outbox import Outbox, can_decline
+from upcall.core.policy import operator_name, refuse_local
+from upcall.core.render import late_words
+from upcall.core.sessions import Sessions
+from upcall.core.state import INBOUND_KEPT, HubState, Step
+from upcall.model import frames
+from upcall.model.ask import AskSpec, Selection
+from upcall.model.effects import Acknowledge, SaveLogin, SaveSetting, ToClients
+from upcall.model.events import HostedReply, PersonActed
+from upcall.model.frames import Choice
+from upcall.model.ids import AskId, ReplyKey, SessionId
+from upcall.model.limits import MAX_TEXT_CHARS
+from upcall.model.platform import (
+    Answered,
+    LoginKept,
+    Pressed,
+    Receipt,
+    SettingKept,
+    Texted,
+    Who,
+)
+from upcall.model.rows import AskRow, ClaimRow, InboundRow
+from upcall.model.text import one_line
+
+STALE: Final = (
+    "The program changed its question after this card was posted. Nothing was sent. "
+    "New question below."
+)
+NOT_OPERATOR: Final = "You can read this conversation but not answer in it."
+
+
+class People:
+    """What channels, local programs and endpoint clients bring in."""
+
+    def __init__(
+        self,
+        state: HubState,
+        ledger: Ledger,
+        outbox: Outbox,
+        askers: Askers,
+        sessions: Sessions,
+    ) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._outbox = outbox
+        self._askers = askers
+        self._sessions = sessions
+
+    def acted(self, step: Step, event: PersonActed) -> None:
+        """Take one act; the same key again has no second effect."""
+        inbound = event.inbound
+        match inbound:
+            case SettingKept(name, value):
+                if value is None:
+                    self._state.settings_kept.pop((event.channel, name), None)
+                else:
+                    self._state.settings_kept[event.channel, name] = value
+                step.write(SaveSetting(event.channel, name, value))
+                self._acknowledge(step, event, Receipt(ok=True))
+            case LoginKept():
+                step.write(SaveLogin(event.channel, inbound))
+                self._acknowledge(step, event, Receipt(ok=True))
+            case Answered() | Pressed() | Texted():
+                self._once(step, event, inbound)
+
+    def replied(self, step: Step, event: HostedReply) -> None:
+        """A client of a hosted session's endpoint replies; the rules are the wire's."""
+        match event.frame:
+            case frames.AskHold(id=action_id, hold=hold):
+                ask_id = self._state.by_action.get((event.session_id, action_id))
+                row = self._state.asks.get(ask_id) if ask_id is not None else None
+                if row is not None and row.state == "open":
+                    self._ledger.hold(step, row, hold)
+            case frames.Reply() as reply:
+                self._replied(step, event, reply)
+            case other:
+                step.log("frame_ignored", session=event.session_id, frame=type(other).__name__)
+
+    def _replied(self, step: Step, event: HostedReply, reply: frames.Reply) -> None:
+        ask_id = self._state.by_action.get((event.session_id, reply.id))
+        row = self._state.find(ask_id) if ask_id is not None else None
+
+        def reject(reason: str) -> None:
+            frame = frames.ReplyRejected(id=reply.id, reason=reason)
+            step.release(ToClients(event.session_id, frame, event.connection))
+
+        key = reply.idempotency_key
+        origin = f"endpoint:{key}" if key is not None else f"{event.connection}:"
+        if row is None:
+            reject("unknown_action")
+            return
+        if row.state == "closed":
+            self._replied_late(step, event, reply, row, origin)
+            return
+        if row.spec.ask_class == "permission" and not self._state.settings.allow_direct_clients:
+            reject("resolver_unavailable")
+            return
+        selection = None
+        if not reply.decline:
+            try:
+                selection = read_answer(row.spec, reply.answer or "")
+            except InvalidAnswer:
+                reject("invalid_answer")
+                return
+        claim = self._state.claims.get(row.ask_id)
+        if claim is not None:
+            same = claim.origin == origin and claim.selection == selection
+            if not same:
+                reject("idempotency_conflict")
+            return
+        self._claim(
+            step,
+            row,
+            operator=None,
+            channel="endpoint",
+            event_key=f"{event.session_id}:{row.ask_id}:{origin}",
+            selection=selection,
+            origin=origin,
+        )
+
+    def _replied_late(
+        self, step: Step, event: HostedReply, reply: frames.Reply, row: AskRow, origin: str
+    ) -> None:
+        winner = self._state.won.get(row.ask_id)
+        reason = "already_answered"
+        if winner is not None and reply.idempotency_key is not None and winner.origin == origin:
+            try:
+                same = reply.decline == winner.declined and (
+                    reply.decline
+                    or read_answer(row.spec, reply.answer or "") == winner.selection
+                )
+            except InvalidAnswer:
+                same = False
+            if same:
+                step.release(ToClients(event.session_id, resolved_of(row), event.connection))
+                return
+            reason = "idempotency_conflict"
+        frame = frames.ReplyRejected(id=reply.id, reason=reason)
+        step.release(ToClients(event.session_id, frame, event.connection))
+
+    def _once(
+        self, step: Step, event: PersonActed, inbound: Answered | Pressed | Texted
+    ) -> None:
+        seen = (event.channel, inbound.key)
+        if seen in self._state.inbound:
+            before = self._state.inbound[seen]
+            self._acknowledge(
+                step, event, before or Receipt(ok=True, msg="this was taken before")
+            )
+            return
+        receipt: Receipt | None
+        match inbound:
+            case Answered():
+                receipt = self._answered(step, event, inbound)
+            case Pressed():
+                receipt = self._pressed(step, event, inbound)
+            case Texted():
+                receipt = self._texted(step, event, inbound)
+        if receipt is not None:
+            if receipt.ok:
+                self._remember(event.channel, inbound.key, receipt)
+            self._acknowledge(step, event, receipt)
+
+    def _pressed(self, step: Step, event: PersonActed, press: Pressed) -> Receipt | None:
+        token = self._state.tokens.get(press.token)
+        if token is None or token.channel != event.channel:
+            return Receipt(ok=False, code="unknown_button", msg="This button is not live.")
+        row = self._state.asks.get(token.ask_id)
+        answered = Answered(
+            key=press.key,
+            ask=token.ask_id,
+            revision=row.revision if row else None,
+            who=press.who,
+            indices=(int(token.choice),) if token.choice.isdigit() else None,
+            decline=token.choice == "decline",
+            hold=True if token.choice == "hold" else None,
+        )
+        return self._answered(step, event, answered)
+
+    def _answered(self, step: Step, event: PersonActed, act: Answered) -> Receipt | None:
+        row = self._state.find(AskId(act.ask)) or event.found
+        if row is None:
+            return Receipt(ok=False, code="unknown_ask", msg=f"No ask {one_line(act.ask)}.")
+        operator = operator_name(self._state.settings, event.channel, act.who)
+        if operator is None:
+            return Receipt(ok=False, code="not_permitted", msg=NOT_OPERATOR)
+        now_ms = step.at.wall_ms
+        result = result_of(row, now_ms)
+        if row.state == "closed":
+            code = {"superseded": "stale_card"}.get(row.outcome or "", "already_answered")
+            msg = late_words(row, now_ms)
+            return Receipt(ok=False, code=code, msg=msg, result=result)
+        if act.revision is not None and act.revision != row.revision:
+            return Receipt(ok=False, code="stale_card", msg=STALE, result=result)
+        session = self._state.session(row.session_id)
+        refused = refuse_local(self._state.settings, row, session, act.who)
+        if refused is not None:
+            self._tell_refused(step, row, act.who, refused[0])
+            return Receipt(ok=False, code=refused[0], msg=refused[1], result=result)
+        claim = self._state.claims.get(row.ask_id)
+        if claim is not None:
+            who = one_line(claim.operator or "Another program")
+            msg = f"{who} answered on {claim.channel} first. Your input was not used."
+            return Receipt(ok=False, code="already_answered", msg=msg, result=result)
+        if act.hold is not None:
+            return self._held(step, event, row, act)
+        if act.decline and not can_decline(self._state, row):
+            msg = "This program does not understand a decline; answer it, or leave it open."
+            return Receipt(ok=False, code="invalid_answer", msg=msg, result=result)
+        selection: Selection | None = None
+        if not act.decline:
+            try:
+                selection = read_act(row.spec, act)
+            except InvalidAnswer as exc:
+                return Receipt(ok=False, code="invalid_answer", msg=exc.msg, result=result)
+        row = self._claim(
+            step,
+            row,
+            operator=operator,
+            channel=event.channel,
+            event_key=act.key,
+            selection=selection,
+            who=act.who,
+        )
+        receipt = Receipt(ok=True, code="claimed", result=result_of(row, now_ms))
+        if row.state == "closed":
+            return Receipt(ok=True, result=receipt.result)
+        self._remember(event.channel, act.key, receipt)
+        if event.receipt_id and act.who.local:
+            # A program on this computer wants to know what really happened.
+            self._state.receipts_waiting[row.ask_id].append(event.receipt_id)
+            return None
+        return receipt
+
+    def _held(self, step: Step, event: PersonActed, row: AskRow, act: Answered) -> Receipt:
+        hold = bool(act.hold)
+        if not can_decline(self._state, row):
+            msg = "This program's clock cannot be stopped."
+            return Receipt(ok=False, code="invalid_answer", msg=msg)
+        session = self._state.session(row.session_id)
+        self._inbound(step, event.channel, act.key, f"hold:{row.ask_id}:{hold}")
+        if session is not None and session.kind == "hosted":
+            row = self._ledger.hold(step, row, hold)
+        else:
+            self._sessions.hold(step, row, hold, act.key)
+        return Receipt(ok=True, code="held", result=result_of(row, step.at.wall_ms))
+
+    def _texted(self, step: Step, event: PersonActed, text: Texted) -> Receipt:
+        operator = operator_name(self._state.settings, event.channel, text.who)
+        if operator is None:
+            return Receipt(ok=False, code="not_permitted", msg=NOT_OPERATOR)
+        session = self._state.sessions.get(SessionId(text.session_id or ""))
+        live = self._state.live.get(session.session_id) if session is not None else None
+        if session is None or session.kind == "hosted" or live is None or not live.attached:
+            msg = "This session does not take messages now; nothing was sent."
+            return Receipt(ok=False, code="session_gone", msg=msg)
+        if not text.text.strip() or len(text.text) > MAX_TEXT_CHARS:
+            msg = f"A message has 1 to {MAX_TEXT_CHARS} characters; nothing was sent."
+            return Receipt(ok=False, code="invalid_text", msg=msg)
+        number = self._inbound(step, event.channel, text.key, text.text)
+        frame = frames.UserMessage(
+            session_id=session.session_id,
+            text=text.text,
+            token="",  # the link knows it; no token is stored
+            update_id=number,
+            by=frames.By(channel=event.channel, name=operator),
+        )
+        self._outbox.to_session(
+            step,
+            session.session_id,
+            "message",
+            f"message:{event.channel}:{number}",
+            msgspec.json.encode(frame),
+        )
+        step.audit("message", None, session=session.session_id, operator=operator)
+        return Receipt(ok=True, code="queued")
+
+    def _claim(
+        self,
+        step: Step,
+        row: AskRow,
+        *,
+        operator: str | None,
+        channel: str,
+        event_key: str,
+        selection: Selection | None,
+        who: Who | None = None,
+        origin: str | None = None,
+    ) -> AskRow:
+        content = f"{row.ask_id}:{'declined' if selection is None else selection}"
+        number = self._inbound(step, channel, event_key, content)
+        if who is not None and who.local:
+            origin = LOCAL + who.detail
+        claim = ClaimRow(
+            ask_id=row.ask_id,
+            operator=operator,
+            channel=channel,
+            inbound=number,
+            key=ReplyKey(f"upcall:{row.ask_id}:{number}"),
+            selection=selection,
+            declined=selection is None,
+            origin=origin,
+            at_ms=step.at.wall_ms,
+        )
+        row = self._ledger.claim(step, row, claim)
+        self._state.won[row.ask_id] = claim
+        while len(self._state.won) > INBOUND_KEPT:
+            self._state.won.popitem(last=False)
+        session = self._state.session(row.session_id)
+        if session is not None and session.kind == "hosted":
+            return self._askers.claimed(step, row)
+        self._sessions.claimed(step, row)
+        return row
+
+    def _inbound(self, step: Step, channel: str, key: str, content: str) -> int:
+        self._state.last_inbound += 1
+        step.write(
+            InboundRow(
+                id=self._state.last_inbound,
+                channel=channel,
+                event_key=key,
+                content_key=content[:200],
+                at_ms=step.at.wall_ms,
+            )
+        )
+        self._remember(channel, key, None)
+        return self._state.last_inbound
+
+    def _remember(self, channel: str, key: str, receipt: Receipt | None) -> None:
+        self._state.inbound[channel, key] = receipt
+        while len(self._state.inbound) > INBOUND_KEPT:
+            self._state.inbound.popitem(last=False)
+
+    def _tell_refused(self, step: Step, row: AskRow, who: Who, code: str) -> None:
+        detail = one_line(who.detail) or "an unknown program"
+        step.audit("refused", row, code=code, detail=detail)
+        step.notice(
+            row.session_id,
+            "security",
+            f"An answer to {row.ask_id} from {detail} was refused ({code}).",
+        )
+
+    def _acknowledge(self, step: Step, event: PersonActed, receipt: Receipt) -> None:
+        if event.receipt_id:
+            step.release(Acknowledge(event.receipt_id, receipt))
+
+
+def read_act(spec: AskSpec, act: Answered) -> Selection:
+    """Return what a person's act selects.
+
+    Typed values are labels first (exactly, then without regard to case and outer blanks),
+    then `#N` counted from 1, then words where words are taken.
+
+    Raises:
+        InvalidAnswer: the ask does not take it.
+    """
+    if act.typed is not None:
+        return _read_typed(spec, act.typed)
+    if act.indices is not None and (act.text is not None or spec.multi):
+        return read_answer(spec, Choice(selected=act.indices, custom=act.text))
+    if act.indices is not None and len(act.indices) == 1:
+        return read_answer(spec, act.indices[0])
+    if act.indices is not None:
+        return read_answer(spec, Choice(selected=act.indices))
+    return read_answer(spec, act.text or "")
+
+
+def _read_typed(spec: AskSpec, typed: tuple[str, ...]) -> Selection:
+    folded = [label.strip().casefold() for label in spec.options]
+    indices: list[int] = []
+    words: list[str] = []
+    for value in typed:
+        number = value.strip().removeprefix("#")
+        if value in spec.options:
+            indices.append(spec.options.index(value))
+        elif value.strip().casefold() in folded:
+            indices.append(folded.index(value.strip().casefold()))
+        elif value.strip().startswith("#") and number.isascii() and number.isdigit():
+            index = int(number[:6]) - 1
+            if not 0 <= index < len(spec.options):
+                raise InvalidAnswer(
+                    f"{one_line(value)} is no option; there are {len(spec.options)}"
+                )
+            indices.append(index)
+        else:
+            words.append(value)
+    if not spec.multi:
+        if len(typed) != 1:
+            raise InvalidAnswer(f"exactly one answer is wanted, {len(typed)} were given")
+        return read_answer(spec, indices[0] if indices else words[0])
+    if len(words) > 1:
+        raise InvalidAnswer(
+            f"{one_line(words[0])!r} is no option, nor is {one_line(words[1])!r}"
+        )
+    return read_answer(
+        spec, Choice(selected=tuple(indices), custom=words[0] if words else None)
+    )

@@ -1,0 +1,384 @@
+"""Sessions of their own (SDK and peer): what they raise, say and resolve over their link.
+
+The session is the authority on its asks: the hub shows, claims and passes on, and only the
+session's word closes. A session without `parallel_asks_v1` presents one ask at a time.
+"""
+
+from typing import Final
+
+import msgspec
+
+from upcall.core.asks import InvalidAnswer, read_answer, revision_of, spec_of, wire_answer
+from upcall.core.ledger import Ledger, claimed_by
+from upcall.core.outbox import Outbox
+from upcall.core.state import HubState, SessionLive, Step
+from upcall.model import frames
+from upcall.model.ask import AnsweredBy, Selection
+from upcall.model.events import FrameIn, LinkDown, LinkSynced, LinkUp
+from upcall.model.ids import AskId, SessionId, ask_id_in, new_ask_id
+from upcall.model.rows import AskRow, SessionRow
+from upcall.model.struct import replaced
+from upcall.model.text import one_line
+
+PARALLEL: Final = "parallel_asks_v1"
+OUTCOMES: Final = "outcomes_v1"
+PEER_SYNC_S: Final = 2.0
+ENDED_AWAY: Final = "ended while the hub was away"
+_ENDPOINT: Final = AnsweredBy(None, "endpoint")
+_REJECTED: Final = {
+    "invalid_answer": "The program did not accept this answer.",
+    "resolver_unavailable": "The program takes no answer to this right now.",
+    "unauthorized": "The program refused the hub's credentials.",
+}
+
+
+class Sessions:
+    """What links bring in."""
+
+    def __init__(self, state: HubState, ledger: Ledger, outbox: Outbox) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._outbox = outbox
+
+    def up(self, step: Step, event: LinkUp) -> None:
+        """The hub is attached; what the session still waits for comes next."""
+        known = self._state.session(event.session_id)
+        capabilities = frozenset(event.capabilities)
+        kind = "sdk" if PARALLEL in capabilities or OUTCOMES in capabilities else "peer"
+        row = SessionRow(
+            session_id=event.session_id,
+            kind=kind,  # type: ignore[arg-type]  # one of the two above
+            conversation=known.conversation if known is not None else event.session_id,
+            pid=event.pid,
+            pid_start=event.pid_start,
+            title=known.title if known else None,
+            repo=known.repo if known else None,
+            branch=known.branch if known else None,
+            machine=(known.machine if known else None) or self._state.settings.machine,
+            cwd=event.cwd or (known.cwd if known else None),
+            program=event.program or (known.program if known else None),
+            record_path=event.record_path,
+            started_ms=known.started_ms if known else step.at.wall_ms,
+        )
+        self._state.ended.pop(event.session_id, None)
+        self._state.sessions[event.session_id] = row
+        self._state.live[event.session_id] = SessionLive(
+            attached=True, capabilities=capabilities, syncing=True
+        )
+        step.write(row)
+        step.change()
+        if PARALLEL not in capabilities:
+            step.timer(step.at.boot_s + PEER_SYNC_S, "peer_sync", event.session_id)
+
+    def synced(self, step: Step, event: LinkSynced) -> None:
+        """What was not presented by now, in a session that presents all, is over."""
+        live = self._state.live.get(event.session_id)
+        if live is None:
+            return
+        if PARALLEL in live.capabilities:
+            self._end_unpresented(step, event.session_id, live)
+        self._outbox.wake_target(step, event.session_id)
+
+    def peer_sync(self, step: Step, session_id: SessionId) -> None:
+        """A peer had its time to present again what it waits for."""
+        live = self._state.live.get(session_id)
+        if live is not None and live.attached and live.syncing:
+            self._end_unpresented(step, session_id, live)
+
+    def down(self, step: Step, event: LinkDown) -> None:
+        """The link ended; if the program is gone, so are its asks."""
+        live = self._state.live.get(event.session_id)
+        if live is not None:
+            live.attached = False
+            step.change()
+        session = self._state.sessions.get(event.session_id)
+        if session is None or not event.gone:
+            return
+        for ask_id in list(self._state.by_session.get(event.session_id, ())):
+            row = self._state.asks[ask_id]
+            claimed = row.state == "claimed"
+            note = (
+                "The program stopped before it took the answer. Nothing was run by this answer."
+                if claimed
+                else "The program that asked has ended. Nothing was answered."
+            )
+            self._ledger.close(step, row, "unreachable", resolved_by="local", note=note)
+        self._ledger.end_session(step, session)
+
+    def frame(self, step: Step, event: FrameIn) -> None:
+        """A session said something."""
+        session_id = event.session_id
+        live = self._state.live_of(session_id)
+        match event.frame:
+            case frames.ActionNeeded(kind="ask") as ask:
+                self._asked(step, event, ask, live)
+            case frames.ActionNeeded(kind="idle", summary=summary):
+                live.activity = "idle"
+                step.notice(session_id, "idle", summary or "waiting for you")
+            case frames.ActionNeeded(question=str()) as ask:
+                self._asked(step, event, ask, live)
+            case frames.ActionResolved() as resolved:
+                self._resolved(step, session_id, resolved)
+            case frames.ReplyRejected() as rejected:
+                self._rejected(step, session_id, rejected)
+            case frames.IdentityHeader() as identity:
+                self._identify(
+                    step,
+                    session_id,
+                    repo=identity.repo,
+                    branch=identity.branch,
+                    machine=identity.machine,
+                    title=identity.title,
+                )
+            case frames.SessionReady() as ready:
+                self._identify(
+                    step, session_id, repo=ready.repo, branch=ready.branch, title=ready.title
+                )
+            case frames.ContextUpdate() as context:
+                live.task = context.task or context.goal or live.task
+                live.model = context.model or live.model
+                live.usage = context.token_usage or live.usage
+                if context.cwd:
+                    self._identify(step, session_id, cwd=context.cwd)
+                step.change()
+            case frames.TurnStream() as turn:
+                live.last_text = turn.text[-4000:]
+                if turn.phase == "finalized" and turn.text.strip(" .…\n"):
+                    step.notice(session_id, "text", turn.text)
+                step.change()
+            case frames.Activity(state=state):
+                live.activity = one_line(state, 20)
+                step.change()
+            case frames.ToolActivity(tool_name=name, phase=phase):
+                live.activity = one_line(f"{name} {phase}", 60)
+                step.change()
+            case frames.ReasoningSummary(text=text):
+                live.activity = one_line(text, 120)
+                step.change()
+            case frames.ImageAttachment() as image:
+                step.notice(
+                    session_id,
+                    "image",
+                    image.caption or f"image from {image.source}",
+                    file_id=event.file_id,
+                    file_name="image",
+                    mime=image.mime,
+                )
+            case frames.FileAttachment() as file:
+                step.notice(
+                    session_id,
+                    "file",
+                    file.caption or file.name,
+                    file_id=event.file_id,
+                    file_name=file.name,
+                    mime=file.mime,
+                )
+            case frames.ConfigUpdate() as config:
+                live.verbosity = config.verbosity or live.verbosity
+            case frames.InboundAck(update_id=update_id, state=state):
+                step.audit("message_" + one_line(state, 20), None, update=update_id)
+            case frames.ActionUnavailable(id=action_id):
+                step.notice(
+                    session_id,
+                    "warning",
+                    f"asks something that the hub cannot show: {action_id}",
+                )
+            case frames.SessionClosed():
+                self.down(step, LinkDown(at=event.at, session_id=session_id, gone=True))
+            case _:
+                step.log("frame_ignored", session=session_id, frame=type(event.frame).__name__)
+
+    def claimed(self, step: Step, row: AskRow) -> None:
+        """An answer was claimed: pass it on, by exact label wherever that is unique."""
+        claim = self._state.claims[row.ask_id]
+        answer = (
+            None
+            if claim.declined or claim.selection is None
+            else wire_answer(row.spec, claim.selection)
+        )
+        reply = frames.Reply(
+            id=row.action_id,
+            token="",  # the link knows it; no token is stored
+            answer=answer,
+            idempotency_key=claim.key,
+            decline=claim.declined,
+            by=frames.By(channel=claim.channel, name=claim.operator),
+        )
+        self._outbox.to_session(
+            step,
+            row.session_id,
+            "reply",
+            f"reply:{claim.key}:{self._state.last_delivery + 1}",
+            msgspec.json.encode(reply),
+            row.ask_id,
+        )
+
+    def hold(self, step: Step, row: AskRow, hold: bool, key: str) -> None:
+        """Ask a session to stop or start an ask's clock."""
+        frame = frames.AskHold(id=row.action_id, token="", hold=hold)
+        self._outbox.to_session(
+            step, row.session_id, "hold", f"hold:{key}", msgspec.json.encode(frame), row.ask_id
+        )
+
+    def _asked(
+        self, step: Step, event: FrameIn, frame: frames.ActionNeeded, live: SessionLive
+    ) -> None:
+        session_id = event.session_id
+        spec = spec_of(frame)
+        revision = revision_of(spec)
+        known_id = self._state.by_action.get((session_id, frame.id))
+        known = self._state.asks.get(known_id) if known_id is not None else None
+        if known is not None and known.revision == revision:
+            live.presented.add(known.ask_id)
+            if live.syncing and known.state == "claimed":
+                # It still waits: our reply did not reach it. The same key makes this safe.
+                self._outbox.drop_for(step, known.ask_id, ("reply",))
+                self.claimed(step, known)
+            if (known.held_s is not None) != frame.held or (
+                not frame.held and known.deadline_ms != frame.deadline_at
+            ):
+                self._ledger.note_held(step, known, frame)
+            return
+        if known is not None:
+            self._ledger.close(
+                step,
+                known,
+                "superseded",
+                resolved_by="local",
+                note="The program changed its question; nothing was sent.",
+            )
+        elif known_id is not None:
+            step.log("closed_ask_presented_again", session=session_id, ask=known_id)
+            return
+        if PARALLEL not in live.capabilities:
+            self._supersede_others(step, session_id)
+        ask_id = self._free_id(step, frame)
+        at = step.at
+        deadline_ms = None if frame.held else frame.deadline_at
+        row = AskRow(
+            ask_id=ask_id,
+            session_id=session_id,
+            # A changed question is a new ask; the wire knows it by the same action id.
+            action_id=frame.id,
+            state="open",
+            spec=spec,
+            revision=revision,
+            raised_ms=at.wall_ms,
+            deadline_ms=deadline_ms,
+            boot_id=self._state.settings.boot_id,
+            held_s=0.0 if frame.held else None,
+        )
+        self._ledger.open(step, row)
+        live.presented.add(ask_id)
+
+    def _free_id(self, step: Step, frame: frames.ActionNeeded) -> AskId:
+        own = ask_id_in(frame.id)
+        if own is not None and self._state.find(own) is None:
+            return own
+        return new_ask_id(step.random(8))
+
+    def _supersede_others(self, step: Step, session_id: SessionId) -> None:
+        for ask_id in list(self._state.by_session.get(session_id, ())):
+            self._ledger.close(
+                step,
+                self._state.asks[ask_id],
+                "superseded",
+                resolved_by="local",
+                note="The program asked something else; nothing was sent.",
+            )
+
+    def _end_unpresented(self, step: Step, session_id: SessionId, live: SessionLive) -> None:
+        live.syncing = False
+        for ask_id in list(self._state.by_session.get(session_id, ())):
+            if ask_id not in live.presented:
+                self._ledger.close(
+                    step,
+                    self._state.asks[ask_id],
+                    "superseded",
+                    resolved_by="local",
+                    note=ENDED_AWAY,
+                )
+
+    def _resolved(
+        self, step: Step, session_id: SessionId, frame: frames.ActionResolved
+    ) -> None:
+        ask_id = self._state.by_action.get((session_id, frame.id))
+        row = self._state.asks.get(ask_id) if ask_id is not None else None
+        if row is None:
+            return
+        selection = _selection(row, frame)
+        claim = self._state.claims.get(row.ask_id)
+        ours = (
+            claim is not None
+            and frame.resolved_by == "client"
+            and (
+                (frame.how == "declined" and claim.declined)
+                or (frame.how == "answered" and selection == claim.selection)
+            )
+        )
+        by: AnsweredBy | None = None
+        if frame.how in {"answered", "declined"}:
+            if ours and claim is not None:
+                by = claimed_by(claim)
+            elif frame.by is not None and frame.resolved_by == "local":
+                by = AnsweredBy(frame.by.name, frame.by.channel)
+            else:
+                by = _ENDPOINT
+        note = ""
+        if frame.how == "timed_out" and claim is not None:
+            note = "The answer came too late: the ask had timed out."
+        self._ledger.close(
+            step,
+            row,
+            frame.how,
+            resolved_by=frame.resolved_by,
+            answer=selection,
+            by=by,
+            note=note,
+        )
+
+    def _rejected(self, step: Step, session_id: SessionId, frame: frames.ReplyRejected) -> None:
+        ask_id = self._state.by_action.get((session_id, frame.id))
+        row = self._state.asks.get(ask_id) if ask_id is not None else None
+        if row is None or row.state != "claimed":
+            return
+        match frame.reason:
+            case "already_answered" | "idempotency_conflict":
+                # The resolution that says who won is on its way, or comes by replay.
+                step.audit("reply_rejected", row, reason=frame.reason)
+            case "unknown_action":
+                self._ledger.close(
+                    step,
+                    row,
+                    "superseded",
+                    resolved_by="local",
+                    note="The program does not wait for this any more; nothing was sent.",
+                )
+            case reason:
+                words = _REJECTED.get(reason, "The program refused this answer.")
+                self._ledger.reopen(step, row, words)
+
+    def _identify(self, step: Step, session_id: SessionId, **facts: str | None) -> None:
+        row = self._state.sessions.get(session_id)
+        if row is None:
+            return
+        changed = {
+            name: value[:1000]
+            for name, value in facts.items()
+            if value and getattr(row, name) != value[:1000]
+        }
+        if changed:
+            row = replaced(row, **changed)
+            self._state.sessions[session_id] = row
+            step.write(row)
+            step.change()
+
+
+def _selection(row: AskRow, frame: frames.ActionResolved) -> Selection | None:
+    """Return what a session says was answered; peers may say what fits no option."""
+    if frame.answer is None:
+        return None
+    try:
+        return read_answer(replaced(row.spec, free_text=True), frame.answer)
+    except InvalidAnswer:
+        return Selection(text=str(frame.answer)[:1000])

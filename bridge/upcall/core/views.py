@@ -1,0 +1,114 @@
+"""Rows to the views that every surface shows. Agent text goes as it is; surfaces escape it."""
+
+from upcall.core.outbox import can_decline
+from upcall.core.render import state_words
+from upcall.core.state import HubState
+from upcall.model.ids import AskId, SessionId
+from upcall.model.rows import AskRow, NoticeRow, SessionRow
+from upcall.model.views import AskView, ChannelView, NoticeView, SessionView
+
+_UNKNOWN = SessionRow(session_id=SessionId("gone"), kind="sdk", conversation="")
+
+
+def session_view(state: HubState, row: SessionRow) -> SessionView:
+    """Return a session as it is shown."""
+    live = state.live.get(row.session_id)
+    if row.ended_ms is not None:
+        status = "gone"
+    elif live is not None and live.attached:
+        status = "attached"
+    else:
+        status = "away"
+    return SessionView(
+        session_id=row.session_id,
+        kind=row.kind,
+        state=status,  # type: ignore[arg-type]  # one of the three above
+        conversation=row.conversation,
+        title=row.title,
+        repo=row.repo,
+        branch=row.branch,
+        machine=row.machine,
+        cwd=row.cwd,
+        program=row.program,
+        pid=row.asker_pid or row.pid or None,
+        task=live.task if live else None,
+        model=live.model if live else None,
+        usage=live.usage if live else None,
+        activity=live.activity if live else None,
+        last_text=live.last_text if live else None,
+        since_ms=row.started_ms,
+        record_path=row.record_path,
+        takes_text=row.kind != "hosted" and status == "attached",
+    )
+
+
+def ask_view(state: HubState, row: AskRow, session: SessionRow | None = None) -> AskView:
+    """Return an ask as it is shown."""
+    spec = row.spec
+    session = state.session(row.session_id) or session or _UNKNOWN
+    declinable = row.state == "open" and can_decline(state, row)
+    return AskView(
+        id=row.ask_id,
+        state=row.state,
+        ask_class=spec.ask_class,
+        question=spec.question,
+        options=spec.options,
+        multi=spec.multi,
+        free_text=spec.free_text,
+        revision=row.revision,
+        raised_ms=row.raised_ms,
+        session=session_view(state, session),
+        detail=spec.detail,
+        option_details=spec.option_details,
+        min_selected=spec.min_selected,
+        max_selected=spec.max_selected,
+        recommended=spec.recommended,
+        default=spec.default,
+        deadline_ms=row.deadline_ms,
+        held=row.held_s is not None,
+        outcome=row.outcome,
+        answer=row.answer,
+        answered_by=row.answered_by,
+        closed_ms=row.closed_ms,
+        can_decline=declinable,
+        can_hold=declinable and (row.deadline_ms is not None or row.held_s is not None),
+        note=state_words(row, state.claims.get(row.ask_id)),
+    )
+
+
+def channel_views(state: HubState, ask_id: AskId | None) -> list[ChannelView]:
+    """Return where an ask (or, without one, anything) can be seen, and whether that is true."""
+    views = []
+    for info in state.settings.channels:
+        live = state.channels.get(info.name)
+        shown = state.cards.get((ask_id, info.name)) if ask_id is not None else None
+        if live is None or not live.hearing:
+            status = "down"
+        elif ask_id is None or (shown is not None and shown.ref is not None):
+            status = "delivered"
+        else:
+            status = "sending"
+        views.append(
+            ChannelView(
+                name=info.name,
+                state=status,
+                audience=live.audience if live else 0,
+                reason=live.reason if live else "not started",
+                heard_ms=live.heard_ms if live else None,
+            )
+        )
+    return views
+
+
+def notice_view(row: NoticeRow) -> NoticeView:
+    """Return a notice as it is shown."""
+    return NoticeView(
+        id=row.id,
+        session_id=row.session_id,
+        kind=row.kind,
+        text=row.text,
+        at_ms=row.at_ms,
+        file_id=row.file_id,
+        file_name=row.file_name,
+        mime=row.mime,
+    )

@@ -1,0 +1,111 @@
+"""Opens the configured channels and keeps their adapters running."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from upcall.clock import Clock
+from upcall.core import backoff
+from upcall.hub.controls import Screens
+from upcall.hub.inbox import ChannelInbox, Receipts
+from upcall.hub.plugins import Loaded
+from upcall.hub.view import HubView
+from upcall.hub.workers import Workers
+from upcall.model.events import ChannelChanged, Event, Moment
+from upcall.model.platform import Adapter, Seams, SignsIn
+from upcall.model.text import one_line
+
+# An adapter that ran so long before it failed starts with a short wait again.
+STEADY_S: Final = 60.0
+
+
+class Channels:
+    """The adapters of one hub, each under its own supervisor."""
+
+    def __init__(
+        self,
+        *,
+        workers: Workers,
+        receipts: Receipts,
+        screens: Screens,
+        submit: Callable[[Event], None],
+        moment: Callable[[], Moment],
+        random: Callable[[int], bytes],
+        clock: Clock,
+        jitter: Callable[[], float],
+        log: structlog.typing.FilteringBoundLogger,
+        state_dir: str,
+        machine: str,
+        operator: str,
+        version: str,
+    ) -> None:
+        self._workers = workers
+        self._receipts = receipts
+        self._screens = screens
+        self._submit = submit
+        self._moment = moment
+        self._random = random
+        self._clock = clock
+        self._jitter = jitter
+        self._log = log
+        self._state_dir = state_dir
+        self._machine = machine
+        self._operator = operator
+        self._version = version
+        self.adapters: dict[str, Adapter] = {}
+
+    def open(self, loaded: Loaded, view: HubView) -> None:
+        """Build the adapter; nothing is connected yet."""
+        seams = Seams(
+            channel=loaded.name,
+            clock=self._clock,
+            random=self._random,
+            log=self._log.bind(channel=loaded.name),
+            view=view,
+            screens=self._screens,
+            state_dir=self._state_dir,
+            machine=self._machine,
+            operator=self._operator,
+            version=self._version,
+        )
+        adapter = loaded.spec.open(loaded.config, seams)
+        self.adapters[loaded.name] = adapter
+        self._workers.know(loaded.name, adapter)
+
+    def signs_in(self) -> SignsIn | None:
+        """Return the adapter with logins of its own, if one is open."""
+        for adapter in self.adapters.values():
+            if isinstance(adapter, SignsIn):
+                return adapter
+        return None
+
+    async def run(self, name: str, view: HubView) -> None:
+        """Run one adapter for ever; a defect of it ends neither the hub nor another channel."""
+        adapter = self.adapters[name]
+        inbox = ChannelInbox(name, self._receipts, self._submit, self._moment, view.keep_login)
+        failures = 0
+        while True:
+            started_s = self._clock.boot_s()
+            try:
+                await adapter.run(inbox)
+                error: Any = "it returned"
+            except asyncio.CancelledError:
+                raise
+            except Exception as exc:  # noqa: BLE001 - the supervisor logs and starts it again
+                error = f"{type(exc).__name__}: {one_line(str(exc))}"
+            if self._clock.boot_s() - started_s > STEADY_S:
+                failures = 0
+            failures += 1
+            self._log.error("adapter_ended", channel=name, error=error, failures=failures)
+            self._submit(
+                ChannelChanged(
+                    at=self._moment(),
+                    channel=name,
+                    hearing=False,
+                    audience=0,
+                    reason=f"it failed ({error}) and is started again",
+                )
+            )
+            await self._clock.sleep(backoff.delay_s(failures, jitter=self._jitter()))

@@ -1,0 +1,237 @@
+"""What clients of the control socket can have done: answer, list, look, configure, stop."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from upcall.clock import Clock
+from upcall.core.kernel import Kernel
+from upcall.core.ledger import plain, result_of
+from upcall.core.render import late_words
+from upcall.hub.store.db import Store
+from upcall.hub.view import with_sessions
+from upcall.model.errors import HubError, UpcallError, UsageError
+from upcall.model.platform import Answered, Inbound, Receipt, SignsIn, Who
+from upcall.model.rows import AskRow
+from upcall.model.text import one_line, visible
+from upcall.model.views import RefusedRecord, RootView
+
+CONFIRM_S: Final = 10.0
+PREFIX_CHARS: Final = 4
+
+
+class ControlRefused(UpcallError):
+    """A control request is refused; `extra` fields go beside the error."""
+
+    code = "refused"
+
+    def __init__(
+        self, code: str, msg: str, *, recover: str | None = None, **extra: Any
+    ) -> None:
+        super().__init__(msg, code=code, recover=recover)
+        self.extra = {name: value for name, value in extra.items() if value is not None}
+
+
+class Hub(Protocol):
+    """What the controls need of the daemon."""
+
+    kernel: Kernel
+    store: Store
+    clock: Clock
+
+    async def put(self, channel: str, inbound: Inbound) -> Receipt:
+        """Return what became of a person's act, after its commit."""
+        ...
+
+    def signs_in(self) -> SignsIn | None:
+        """Return the adapter with logins of its own, if one is open."""
+        ...
+
+    def refused_records(self) -> list[RefusedRecord]:
+        """Return discovery files that are not used."""
+        ...
+
+    async def change_root(self, path: str, *, gone: bool) -> None:
+        """Register or forget a project folder."""
+        ...
+
+    def root_views(self) -> list[RootView]:
+        """Return the registered project folders."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """Return the status document."""
+        ...
+
+    async def reload(self) -> dict[str, Any]:
+        """Read the configuration again."""
+        ...
+
+    def ask_to_stop(self, reason: str) -> None:
+        """End the hub when nothing is on its way."""
+        ...
+
+
+class Controls:
+    """Carries out the operations of the control socket."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def do(self, op: str, request: dict[str, Any], who: Who) -> dict[str, Any]:
+        """Do *op* and return the answer's fields.
+
+        Raises:
+            UpcallError: it is refused.
+        """
+        match op:
+            case "answer":
+                return await self._answer(request, who)
+            case "asks":
+                return await self._asks(request)
+            case "sessions":
+                return self._sessions(request)
+            case "login":
+                return await self._login(request)
+            case "roots":
+                return await self._roots(request)
+            case "status":
+                return self._hub.status()
+            case "reload":
+                return await self._hub.reload()
+            case "stop":
+                self._hub.ask_to_stop(one_line(str(request.get("reason") or "asked to")))
+                return {}
+            case _:
+                raise HubError(f"unknown operation {visible(op)!r}", code="unknown_op")
+
+    async def find(self, text: str) -> AskRow:
+        """Return the one ask that *text* names.
+
+        Raises:
+            ControlRefused: `unknown_ask`, or `ambiguous_ask` with the candidates.
+        """
+        rows = self._hub.kernel.match(text)
+        if not rows and len(text) >= PREFIX_CHARS:
+            rows = await self._hub.store.ask_like(text)
+        if not rows:
+            raise ControlRefused(
+                "unknown_ask",
+                f"no ask {one_line(text)!r} is known",
+                recover="upcall asks lists them",
+            )
+        open_rows = [row for row in rows if row.state != "closed"]
+        if len(rows) > 1 and len(open_rows) == 1:
+            return open_rows[0]
+        if len(rows) > 1:
+            raise ControlRefused(
+                "ambiguous_ask",
+                f"{one_line(text)!r} names {len(rows)} asks",
+                recover="give more characters",
+                candidates=[row.ask_id for row in rows[:20]],
+            )
+        return rows[0]
+
+    async def _answer(self, request: dict[str, Any], who: Who) -> dict[str, Any]:
+        row = await self.find(request["ask"])
+        values = tuple(request.get("values") or ())
+        act = Answered(
+            key=f"local-{secrets.token_hex(12)}",
+            ask=row.ask_id,
+            revision=request.get("revision"),
+            who=who,
+            typed=values or None,
+            decline=bool(request.get("decline")),
+            hold=request.get("hold"),
+        )
+        if row.state == "closed" and self._hub.kernel.find(row.ask_id) is None:
+            now_ms = self._hub.clock.wall_ms()
+            raise ControlRefused(
+                "already_answered",
+                late_words(row, now_ms),
+                result=plain(result_of(row, now_ms)),
+            )
+        try:
+            async with self._hub.clock.timeout(CONFIRM_S):
+                receipt = await self._hub.put("terminal", act)
+        except TimeoutError:
+            now = self._hub.kernel.find(row.ask_id) or row
+            result = plain(result_of(now, self._hub.clock.wall_ms()))
+            result["reason"] = "claimed, waiting for the program"
+            return {"result": result}
+        result = None if receipt.result is None else plain(receipt.result)
+        if not receipt.ok:
+            raise ControlRefused(receipt.code, receipt.msg, result=result)
+        return {"result": result}
+
+    async def _asks(self, request: dict[str, Any]) -> dict[str, Any]:
+        state, limit = request.get("state", "open"), int(request.get("limit", 100))
+        views = self._hub.kernel.open_asks() if state in {"open", "all"} else []
+        if state in {"closed", "all"}:
+            rows = await self._hub.store.closed_asks(None, limit)
+            views += await with_sessions(self._hub.kernel, self._hub.store, rows)
+        return {"asks": [plain(view) for view in views[:limit]]}
+
+    def _sessions(self, request: dict[str, Any]) -> dict[str, Any]:
+        views = [plain(view) for view in self._hub.kernel.sessions()]
+        fields: dict[str, Any] = {"sessions": views}
+        if request.get("all"):
+            fields["refused"] = [plain(record) for record in self._hub.refused_records()]
+        return fields
+
+    async def _login(self, request: dict[str, Any]) -> dict[str, Any]:
+        adapter = self._hub.signs_in()
+        if adapter is None:
+            raise HubError(
+                "the web inbox is not open",
+                code="no_web",
+                recover="look at `upcall hub status`; set web.enabled = true",
+            )
+        answer = await adapter.sign_in(request["action"], request.get("browser"))
+        return dict(answer)
+
+    async def _roots(self, request: dict[str, Any]) -> dict[str, Any]:
+        action, path = request["action"], request.get("path")
+        if action != "list":
+            if not path or not path.startswith("/"):
+                raise UsageError(f"a root is an absolute path, not {one_line(str(path))!r}")
+            await self._hub.change_root(path, gone=action == "remove")
+        return {"roots": [plain(view) for view in self._hub.root_views()]}
+
+
+class Screens:
+    """The open `upcall watch` terminals."""
+
+    def __init__(self, send: Callable[[int, str, dict[str, Any]], None]) -> None:
+        self._send = send
+        self._screens: set[int] = set()
+        self.changed = asyncio.Event()
+
+    def add(self, waiter: int) -> None:
+        """A screen was opened."""
+        self._screens.add(waiter)
+        self.changed.set()
+
+    def remove(self, waiter: int) -> None:
+        """A screen was closed."""
+        self._screens.discard(waiter)
+        self.changed.set()
+
+    def show(self, body: bytes) -> int:
+        """Hand a lowered card to every screen; return how many there are."""
+        card = msgspec.json.decode(body) if self._screens else None
+        for waiter in self._screens:
+            self._send(waiter, "card", {"card": card})
+        return len(self._screens)
+
+    def count(self) -> int:
+        """Return how many screens are open."""
+        return len(self._screens)
+
+    def tell(self, event: str, fields: dict[str, Any]) -> None:
+        """Say *event* to every screen."""
+        for waiter in self._screens:
+            self._send(waiter, event, fields)

@@ -1,0 +1,207 @@
+"""The daemon: starts everything in order in one task group, and stops it in reverse."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+
+from upcall.clock import SystemClock, boot_id
+from upcall.config import Config, load, parse
+from upcall.core.kernel import Kernel
+from upcall.core.redact import mask
+from upcall.core.state import ChannelInfo, KernelSettings
+from upcall.hub import hub_json
+from upcall.hub.hub import Hub
+from upcall.hub.lock import HubLock
+from upcall.hub.peer import login_name
+from upcall.hub.plugins import Loaded, load_channels
+from upcall.hub.store.db import Store
+from upcall.log import Scrubber, open_log
+from upcall.model.errors import ConfigInvalid, HubError, UpcallError
+from upcall.model.text import one_line
+from upcall.model.views import Problem
+from upcall_discovery import liveness, paths
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+
+
+def main(detached: bool) -> int:
+    """Run the hub until it is told to stop or has had nothing to do for long.
+
+    Args:
+        detached: started on demand: log to the state folder instead of standard error.
+
+    Returns:
+        The process' exit code.
+    """
+    os.umask(0o077)
+    try:
+        state = _state_folder()
+        runtime = paths.runtime_dir()
+        lock = HubLock.acquire(state, runtime)
+    except (UpcallError, paths.PathProblem) as exc:
+        return _failed(exc, None if detached else sys.stderr)
+    scrubber = Scrubber()
+    try:
+        config, problems = _configuration()
+        log = open_log(
+            paths.hub_log(state) if detached else None, config.hub.log_level, scrubber
+        )
+        loaded, channel_problems = load_channels(config)
+        store = Store.open(paths.db_path(state), mask=mask if config.redaction.enabled else str)
+    except (UpcallError, paths.PathProblem) as exc:
+        _write_failure(state, exc)
+        lock.release()
+        return _failed(exc, None if detached else sys.stderr)
+    try:
+        return _serve(
+            config, [*problems, *channel_problems], loaded, store, state, runtime, lock, log
+        )
+    finally:
+        store.close_now()
+        lock.release()
+
+
+def _serve(
+    config: Config,
+    problems: Sequence[Problem],
+    loaded: list[Loaded],
+    store: Store,
+    state: str,
+    runtime: str,
+    lock: HubLock,
+    log: structlog.typing.FilteringBoundLogger,
+) -> int:
+    _raise_descriptor_limit()
+    kernel = Kernel.load(kernel_settings(config, loaded), store.snapshot())
+    hub = Hub(
+        kernel=kernel,
+        store=store,
+        clock=SystemClock(),
+        random=secrets.token_bytes,
+        state_dir=state,
+        runtime_dir=runtime,
+        config=config,
+        problems=list(problems),
+        loaded=loaded,
+        lock=lock,
+        log=log,
+    )
+    try:
+        asyncio.run(_until_stopped(hub))
+    except BaseExceptionGroup as group:
+        ours, others = group.split((UpcallError, paths.PathProblem))
+        if others is not None:
+            log.error("hub_crashed", error=repr(others))
+            raise others from None
+        failure: Any = ours
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
+        log.error("hub_failed", error=str(failure))
+        _write_failure(state, failure)
+        return _failed(failure, sys.stderr)
+    except (UpcallError, paths.PathProblem) as exc:
+        log.error("hub_failed", error=str(exc))
+        _write_failure(state, exc)
+        return _failed(exc, sys.stderr)
+    log.info("hub_stopped", reason=hub.stop_reason)
+    return EXIT_OK
+
+
+async def _until_stopped(hub: Hub) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        name = signal.Signals(number).name
+        loop.add_signal_handler(number, hub.ask_to_stop, f"signal {name}")
+    gc.collect()
+    gc.freeze()
+    await hub.run()
+
+
+def kernel_settings(config: Config, loaded: Sequence[Loaded]) -> KernelSettings:
+    """Return what configuration and machine give the kernel."""
+    return KernelSettings(
+        operator=login_name(os.getuid()) or str(os.getuid()),
+        machine=config.hub.machine_name or socket.gethostname(),
+        boot_id=boot_id(),
+        channels=tuple(
+            ChannelInfo(one.name, one.spec.capabilities, one.spec.lower) for one in loaded
+        ),
+        operators={
+            (channel, identity): name
+            for name, operator in config.operators.items()
+            for channel, identity in operator.identities.items()
+        },
+        local_answers=config.policy.local_answers,
+        allow_direct_clients=config.hub.allow_direct_clients,
+    )
+
+
+def _state_folder() -> str:
+    state = paths.state_dir()
+    paths.ensure_private_dir(state)
+    network = paths.is_network_filesystem(state)
+    if network is not None:
+        raise HubError(
+            f"the state folder {state} is on a network file system ({network})",
+            code="state_not_local",
+            recover="set XDG_STATE_HOME to a folder on a local disk",
+        )
+    return state
+
+
+def _configuration() -> tuple[Config, list[Problem]]:
+    """Return the configuration, or the embedded default and what is wrong with the file."""
+    try:
+        return load(), []
+    except ConfigInvalid as exc:
+        return parse(b"", "built-in"), [Problem(exc.code, exc.msg, exc.recover)]
+    except OSError as exc:
+        msg = f"the configuration cannot be read: {exc.strerror}"
+        return parse(b"", "built-in"), [Problem("config_invalid", msg)]
+
+
+def _raise_descriptor_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _write_failure(state: str, exc: Any) -> None:
+    now_ms = SystemClock().wall_ms()
+    own = liveness.identify(os.getpid())
+    ask, control = paths.socket_paths(state)
+    failed = hub_json.HubFile(
+        pid=os.getpid(),
+        pid_start=own.start if own else "",
+        version="",
+        ask_sock=ask,
+        control_sock=control,
+        runtime_dir="",
+        web_url=None,
+        started_ms=now_ms,
+        protocol=1,
+        ended_ms=now_ms,
+        last_error=hub_json.LastError(exc.code, one_line(exc.msg, 500)),
+    )
+    # The disk may be what failed; the exit code and the log still say so.
+    with contextlib.suppress(OSError, paths.PathProblem):
+        hub_json.write(state, failed)
+
+
+def _failed(exc: Any, stream: Any) -> int:
+    if stream is not None:
+        print(f"upcall hub: {one_line(exc.msg, 500)} [{exc.code}]", file=stream)
+        if exc.recover:
+            print(f"  {one_line(exc.recover, 500)}", file=stream)
+    return EXIT_FAILED

@@ -1,0 +1,171 @@
+"""Files that sessions attach, kept under names of ours.
+
+`<state>/files/<session>/<file id>`, folders 0700, files 0600, never executable. Names and
+types that a session claims stay data in the ledger. Everything here does disk work and
+belongs off the event loop.
+"""
+
+import binascii
+import contextlib
+import os
+import re
+import shutil
+import stat
+from base64 import b64decode
+from typing import Final
+
+from upcall.model.errors import UpcallError
+from upcall.model.ids import is_session_id
+from upcall.model.limits import (
+    MAX_ATTACHMENT_BYTES,
+    MAX_FILE_BYTES,
+    MAX_SESSION_FILES_BYTES,
+)
+from upcall.model.text import one_line, visible
+from upcall_discovery import paths
+
+FILE_ID_BYTES: Final = 16
+_FILE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class FileRefused(UpcallError):
+    """An attachment is not kept; the message says why."""
+
+    code = "attachment_refused"
+
+
+class SessionFiles:
+    """The files of all sessions.
+
+    Args:
+        state: the hub's state folder.
+    """
+
+    def __init__(self, state: str) -> None:
+        self._folder = os.path.join(state, "files")
+
+    def keep_encoded(self, session_id: str, file_id: str, data: str) -> None:
+        """Keep a file that came as base64.
+
+        Raises:
+            FileRefused: no base64, or too large; code `attachment_too_large`.
+            OSError: it cannot be written.
+        """
+        if len(data) > MAX_ATTACHMENT_BYTES * 4 // 3 + 4:
+            raise _too_large(len(data) * 3 // 4, MAX_ATTACHMENT_BYTES)
+        try:
+            content = b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise FileRefused("the attachment is not base64") from error
+        self.keep(session_id, file_id, content)
+
+    def keep(self, session_id: str, file_id: str, content: bytes) -> None:
+        """Keep a file. Raises as `keep_encoded` does."""
+        if len(content) > MAX_FILE_BYTES:
+            raise _too_large(len(content), MAX_FILE_BYTES)
+        folder = self._room_for(session_id, len(content))
+        paths.write_private_file(os.path.join(folder, _named(file_id)), content, sync=False)
+
+    def keep_copy(self, session_id: str, file_id: str, path: str) -> None:
+        """Keep a copy of a file that a session on this computer named.
+
+        The file must be regular and ours, and no symlink.
+
+        Raises:
+            FileRefused: it is not, or it is too large.
+            OSError: the copy cannot be written.
+        """
+        self.keep(session_id, file_id, _content_of(path))
+
+    def read(self, session_id: str, file_id: str) -> bytes | None:
+        """Return a file's bytes, or None if there is none."""
+        if not is_session_id(session_id) or not _FILE_ID.fullmatch(file_id):
+            return None
+        try:
+            return paths.read_private_file(
+                os.path.join(self._folder, session_id, file_id), MAX_FILE_BYTES
+            )
+        except (OSError, paths.PathProblem):
+            return None
+
+    def remove(self, session_id: str) -> None:
+        """Remove all files of a session."""
+        if is_session_id(session_id):
+            shutil.rmtree(os.path.join(self._folder, session_id), ignore_errors=True)
+
+    def sweep(self, before_ms: int) -> int:
+        """Remove files that were written before *before_ms*, and return how many."""
+        removed = 0
+        for folder in _subfolders(self._folder):
+            for entry in _entries(folder):
+                with contextlib.suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime_ns < before_ms * 1_000_000:
+                        os.unlink(entry.path)
+                        removed += 1
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        return removed
+
+    def _room_for(self, session_id: str, size_bytes: int) -> str:
+        if not is_session_id(session_id):
+            raise FileRefused("the session's id cannot name a folder")
+        paths.ensure_private_dir(self._folder)
+        folder = os.path.join(self._folder, session_id)
+        paths.ensure_private_dir(folder)
+        used = sum(entry.stat(follow_symlinks=False).st_size for entry in _entries(folder))
+        if used + size_bytes > MAX_SESSION_FILES_BYTES:
+            raise FileRefused(
+                f"the session's files would be over {MAX_SESSION_FILES_BYTES} bytes together",
+                code="attachment_too_large",
+            )
+        return folder
+
+
+def _named(file_id: str) -> str:
+    if not _FILE_ID.fullmatch(file_id):
+        raise FileRefused("not an id of a file")
+    return file_id
+
+
+def _content_of(path: str) -> bytes:
+    shown = visible(one_line(path))
+    if not os.path.isabs(path) or "\0" in path:
+        raise FileRefused(f"{shown} is not an absolute path")
+    try:
+        fd = os.open(path, _READ_FLAGS)
+    except OSError as error:
+        raise FileRefused(f"{shown} cannot be read: {error.strerror}") from error
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise FileRefused(f"{shown} is not a regular file of ours")
+        if found.st_size > MAX_FILE_BYTES:
+            raise _too_large(found.st_size, MAX_FILE_BYTES)
+        content = bytearray()
+        # It may grow meanwhile.
+        while len(content) <= MAX_FILE_BYTES and (chunk := os.read(fd, _CHUNK_BYTES)):
+            content += chunk
+    finally:
+        os.close(fd)
+    return bytes(content)
+
+
+def _too_large(size_bytes: int, limit_bytes: int) -> FileRefused:
+    return FileRefused(
+        f"the attachment has {size_bytes} bytes; the limit is {limit_bytes}",
+        code="attachment_too_large",
+    )
+
+
+def _entries(folder: str) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _subfolders(folder: str) -> list[str]:
+    return [entry.path for entry in _entries(folder) if entry.is_dir(follow_symlinks=False)]

@@ -1,0 +1,495 @@
+"""One running hub: its parts, how they are joined, and when it ends."""
+
+import asyncio
+import os
+import random as random_module
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+
+import upcall
+from upcall.clock import Clock
+from upcall.config import Config, load
+from upcall.core.kernel import Kernel
+from upcall.core.ledger import plain
+from upcall.hub import hub_json
+from upcall.hub.channels import Channels
+from upcall.hub.controls import Controls, Screens
+from upcall.hub.files import SessionFiles
+from upcall.hub.hosting import Hosting
+from upcall.hub.inbox import Receipts
+from upcall.hub.links import Links
+from upcall.hub.lock import HubLock
+from upcall.hub.loop import HubLoop
+from upcall.hub.plugins import Loaded
+from upcall.hub.processes import Processes
+from upcall.hub.socket import HubSockets
+from upcall.hub.store.db import Store
+from upcall.hub.view import Changes, HubView
+from upcall.hub.workers import Workers
+from upcall.model.effects import (
+    Acknowledge,
+    Changed,
+    Host,
+    Log,
+    Release,
+    Respond,
+    Send,
+    ToClients,
+    ToWaiter,
+    Unhost,
+    WatchProcess,
+)
+from upcall.model.errors import UsageError
+from upcall.model.events import (
+    Asker,
+    AskerDied,
+    AskRaised,
+    Event,
+    Moment,
+    Resumed,
+    RootChanged,
+)
+from upcall.model.frames import ActionNeeded, ActionResolved
+from upcall.model.ids import AskId, SessionId
+from upcall.model.platform import Inbound, Receipt, SignsIn, Who
+from upcall.model.rows import AskRow
+from upcall.model.struct import replaced
+from upcall.model.text import visible
+from upcall.model.views import HealthView, Problem, RefusedRecord, RootView
+from upcall_discovery import liveness, paths
+from upcall_discovery.liveness import ProcessIdentity
+
+IDLE_LOOK_S: Final = 1.0
+DAY_S: Final = 86400.0
+EMBEDDED_CHANNELS: Final = frozenset({"web", "terminal"})
+STOP_WITHIN_S: Final = 5.0
+
+
+class _Stopped(Exception):
+    """Ends the task group on purpose."""
+
+
+class Hub:
+    """Everything of one hub's life."""
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        store: Store,
+        clock: Clock,
+        random: Callable[[int], bytes],
+        state_dir: str,
+        runtime_dir: str,
+        config: Config,
+        problems: list[Problem],
+        loaded: Sequence[Loaded],
+        lock: HubLock,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self.kernel = kernel
+        self.store = store
+        self.clock = clock
+        self.stop_reason = ""
+        self._state_dir = state_dir
+        self._runtime_dir = runtime_dir
+        self._config = config
+        self._problems = problems
+        self._loaded = loaded
+        self._lock = lock
+        self._log = log
+        self._started_ms = clock.wall_ms()
+        self._stop = asyncio.Event()
+        self._changes = Changes()
+        self._files = SessionFiles(state_dir)
+        self.loop = HubLoop(kernel, store, clock, random)
+        self._sockets = HubSockets(
+            self, state_dir, clock=clock, log=log, version=upcall.__version__
+        )
+        self._hosting = Hosting(self, runtime_dir, clock=clock, log=log)
+        self._processes = Processes(clock)
+        self._links = Links(
+            self,
+            runtime_dir,
+            clock=clock,
+            log=log,
+            files=self._files,
+            processes=self._processes,
+            roots=kernel.roots(),
+        )
+        self._screens = Screens(self._sockets.event)
+        self._receipts = Receipts(kernel, self.submit, self.moment, self.find_closed)
+        self._controls = Controls(self)
+        self._channels: Channels | None = None
+        self._idle_exit_s = _idle_exit_s(config)
+        self._busy_since_s = clock.boot_s()
+
+    # --- what the sockets, links and hosted sessions need ------------------------------------
+
+    def submit(self, event: Event) -> None:
+        """Queue a fact for the kernel."""
+        if isinstance(event, AskRaised) and event.key is not None:
+            event = replaced(event, key=scoped_key(event.key, event.asker))
+        self.loop.submit(event)
+
+    def moment(self) -> Moment:
+        """Return now, on both clocks."""
+        return self.loop.moment()
+
+    def random(self, size: int) -> bytes:
+        """Return *size* random bytes."""
+        return self.loop.random(size)
+
+    def in_memory(self, ask_id: str) -> bool:
+        """Tell whether the kernel has this ask."""
+        return self.kernel.find(ask_id) is not None
+
+    def keyed(self, key: str, asker: Asker) -> AskId | None:
+        """Return the newest ask that was raised with *key* in the same place."""
+        return self.kernel.find_by_key(scoped_key(key, asker))
+
+    async def find_closed(self, ask_id: str) -> AskRow | None:
+        """Return an ask that was closed before this hub's life."""
+        return await self.store.ask(ask_id)
+
+    async def control(
+        self, waiter: int, op: str, request: dict[str, Any], who: Who, asker: Asker
+    ) -> dict[str, Any]:
+        """Do what a client of the control socket wants."""
+        del waiter, asker
+        return await self._controls.do(op, request, who)
+
+    def watch(self, waiter: int) -> None:
+        """A screen was opened."""
+        self._screens.add(waiter)
+        self._changes.bump()
+
+    def unwatch(self, waiter: int) -> None:
+        """A screen was closed."""
+        self._screens.remove(waiter)
+
+    def asks_of(self, session_id: SessionId) -> Sequence[ActionNeeded]:
+        """Return a hosted session's open asks, oldest first."""
+        return self.kernel.hosted_asks(session_id)
+
+    def resolved_of(self, session_id: SessionId) -> Sequence[ActionResolved]:
+        """Return how a hosted session's last asks ended."""
+        return self.kernel.hosted_resolutions(session_id)
+
+    # --- what the controls need ---------------------------------------------------------------
+
+    async def put(self, channel: str, inbound: Inbound) -> Receipt:
+        """Return what became of a person's act, after its commit."""
+        return await self._receipts.put(channel, inbound)
+
+    def signs_in(self) -> SignsIn | None:
+        """Return the adapter with logins of its own."""
+        return self._channels.signs_in() if self._channels is not None else None
+
+    def refused_records(self) -> list[RefusedRecord]:
+        """Return discovery files that are not used."""
+        return self._links.refused()
+
+    async def change_root(self, path: str, *, gone: bool) -> None:
+        """Register or forget a project folder."""
+        real, is_folder = await asyncio.to_thread(_real_folder, path)
+        if gone:
+            known = path if path in self.kernel.roots() else real
+            if known not in self.kernel.roots():
+                raise UsageError(
+                    f"{visible(path)} is not registered", recover="upcall roots list"
+                )
+            real = known
+        elif not is_folder:
+            raise UsageError(f"{visible(path)} is no folder")
+        self.submit(RootChanged(at=self.moment(), waiter=0, path=real, gone=gone))
+        await self.loop.settled()
+        self._links.set_roots(self.kernel.roots())
+
+    def root_views(self) -> list[RootView]:
+        """Return the registered project folders."""
+        return self._links.roots()
+
+    def status(self) -> dict[str, Any]:
+        """Return the status document."""
+        health = self.health()
+        adapter = self.signs_in()
+        return {
+            "pid": os.getpid(),
+            "version": upcall.__version__,
+            "protocol": 1,
+            "started_ms": self._started_ms,
+            "state_dir": self._state_dir,
+            "runtime_dir": self._runtime_dir,
+            "web_url": adapter.url() if adapter is not None else None,
+            "ready": health.ready,
+            "degraded": [plain(problem) for problem in health.degraded],
+            "channels": [plain(channel) for channel in health.channels],
+            "sessions": health.sessions,
+            "open_asks": health.open_asks,
+            "deliveries_waiting": health.deliveries_waiting,
+            "store": {
+                "size_bytes": self.store.size_bytes(),
+                "commits": self.store.commits,
+                "audit_head": self.store.audit_head,
+            },
+            "idle_exit_s": self._idle_exit_s or None,
+            "service": _under_service_manager(),
+        }
+
+    async def reload(self) -> dict[str, Any]:
+        """Read the configuration again; what only a restart can change is said."""
+        config = await asyncio.to_thread(load)
+        changed = [
+            name
+            for name in ("hub", "channels", "operators", "policy", "redaction")
+            if getattr(config, name) != getattr(self._config, name)
+        ]
+        return {"changed": changed, "restart_needed": bool(changed)}
+
+    def ask_to_stop(self, reason: str) -> None:
+        """End the hub when nothing is on its way."""
+        if not self._stop.is_set():
+            self.stop_reason = reason
+            self._log.info("stopping", reason=reason)
+            self._stop.set()
+
+    def health(self) -> HealthView:
+        """Return what is true right now."""
+        channels = self.kernel.channels()
+        degraded = list(self._problems)
+        degraded += [
+            Problem("channel_deaf", f"{view.name}: not hearing - {view.reason or 'starting'}")
+            for view in channels
+            if view.state == "down"
+        ]
+        return HealthView(
+            ready=all(view.state != "down" for view in channels) and self._links.settled,
+            degraded=tuple(degraded),
+            channels=tuple(channels),
+            sessions=len(self.kernel.sessions()),
+            open_asks=len(self.kernel.open_rows()),
+            deliveries_waiting=self.kernel.waiting_deliveries(),
+            started_ms=self._started_ms,
+        )
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until told to stop, or idle for long.
+
+        Raises:
+            ExceptionGroup: of `UpcallError`s that ended it.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._start(tasks)
+                await self._stop.wait()
+                await self._wind_down()
+                raise _Stopped
+        except* _Stopped:
+            pass
+        finally:
+            await self._sockets.close()
+            await self.store.close()
+            self._write_file(ended=True)
+
+    async def _start(self, tasks: asyncio.TaskGroup) -> None:
+        self._workers = Workers(
+            tasks,
+            self.submit,
+            self.moment,
+            self._links.send,
+            self.clock,
+            random_module.random,
+            self._log,
+        )
+        self._channels = Channels(
+            workers=self._workers,
+            receipts=self._receipts,
+            screens=self._screens,
+            submit=self.submit,
+            moment=self.moment,
+            random=self.random,
+            clock=self.clock,
+            jitter=random_module.random,
+            log=self._log,
+            state_dir=self._state_dir,
+            machine=self.kernel.machine,
+            operator=self.kernel.operator,
+            version=upcall.__version__,
+        )
+        await asyncio.to_thread(paths.ensure_private_dir, paths.sessions_dir(self._runtime_dir))
+        tasks.create_task(self.loop.run(self), name="loop")
+        views = {}
+        for loaded in self._loaded:
+            view = HubView(
+                loaded.name,
+                self.kernel,
+                self.store,
+                self._changes,
+                self.health,
+                self._files,
+                self.clock.wall_ms,
+            )
+            await view.load()
+            views[loaded.name] = view
+            self._channels.open(loaded, view)
+        self.submit(Resumed(at=self.moment()))
+        tasks.create_task(self._hosting.run(), name="hosting")
+        tasks.create_task(self._processes.run(), name="processes")
+        for name, view in views.items():
+            tasks.create_task(self._channels.run(name, view), name=f"channel-{name}")
+        for row in self.kernel.session_rows():
+            if row.kind != "hosted":
+                self._links.expect(row.session_id, row.pid, row.pid_start)
+        tasks.create_task(self._links.run(), name="links")
+        await self._sockets.start()
+        self._write_file()
+        tasks.create_task(self._sockets.keep(self._moved), name="sockets")
+        tasks.create_task(self._push_screens(), name="screens")
+        tasks.create_task(self._watch_idle(), name="idle")
+        tasks.create_task(self._retain(), name="retention")
+        tasks.create_task(self._keep_file(), name="hub-json")
+        self._log.info("hub_started", pid=os.getpid(), version=upcall.__version__)
+
+    async def _wind_down(self) -> None:
+        self._sockets.stop_listening()
+        self._workers.stop()
+        try:
+            async with self.clock.timeout(STOP_WITHIN_S):
+                await self.loop.settled()
+        except TimeoutError:
+            self._log.warning("stopped_with_work_left")
+
+    def release(self, release: Release) -> None:
+        """Carry out one release, after its commit."""
+        match release:
+            case Send():
+                self._workers.send(release)
+            case Respond(waiter, fields, error):
+                self._sockets.respond(waiter, fields, error)
+            case ToWaiter(waiter, event, fields):
+                self._sockets.event(waiter, event, fields)
+            case Acknowledge():
+                self._receipts.acknowledge(release)
+            case ToClients(session_id, frame, connection):
+                self._hosting.to_clients(session_id, frame, connection)
+            case Host(session):
+                self._hosting.host(session)
+            case Unhost(session_id):
+                self._hosting.unhost(session_id)
+            case WatchProcess(pid, start):
+                self._processes.watch(ProcessIdentity(pid, start), self._asker_died)
+            case Changed():
+                self._changes.bump()
+            case Log(event, facts):
+                self._log.info(event, **facts)
+
+    def _asker_died(self, process: ProcessIdentity) -> None:
+        self.submit(AskerDied(at=self.moment(), pid=process.pid, start=process.start))
+
+    def _write_file(self, *, ended: bool = False) -> None:
+        own = liveness.identify(os.getpid())
+        adapter = self.signs_in()
+        try:
+            ask, control = self._sockets.paths
+        except ValueError:
+            ask, control = paths.socket_paths(self._state_dir)
+        content = hub_json.HubFile(
+            pid=os.getpid(),
+            pid_start=own.start if own else "",
+            version=upcall.__version__,
+            ask_sock=ask,
+            control_sock=control,
+            runtime_dir=self._runtime_dir,
+            web_url=adapter.url() if adapter is not None else None,
+            started_ms=self._started_ms,
+            protocol=1,
+            ended_ms=self.clock.wall_ms() if ended else None,
+        )
+        if ended or content != self._last_file:
+            self._last_file = content
+            try:
+                hub_json.write(self._state_dir, content)
+            except (OSError, paths.PathProblem) as exc:
+                self._log.error("hub_json_not_written", error=str(exc))
+
+    _last_file: hub_json.HubFile | None = None
+
+    def _moved(self) -> None:
+        self._last_file = None
+        self._write_file()
+
+    async def _keep_file(self) -> None:
+        """The inbox's address is known a moment after the start, and may change later."""
+        async for _ in self._changes.follow():
+            self._write_file()
+
+    async def _push_screens(self) -> None:
+        async for _ in self._changes.follow():
+            if self._screens.count():
+                self._screens.tell(
+                    "screen",
+                    {
+                        "asks": [plain(view) for view in self.kernel.open_asks()],
+                        "sessions": [plain(view) for view in self.kernel.sessions()],
+                        "channels": [plain(view) for view in self.kernel.channels()],
+                    },
+                )
+
+    async def _watch_idle(self) -> None:
+        if not self._idle_exit_s or _under_service_manager():
+            return
+        while True:
+            await self.clock.sleep(min(IDLE_LOOK_S, self._idle_exit_s / 2))
+            now_s = self.clock.boot_s()
+            if self._is_busy():
+                self._busy_since_s = now_s
+            elif now_s - self._busy_since_s >= self._idle_exit_s:
+                self.ask_to_stop(f"nothing to do for {self._idle_exit_s:g} s")
+                return
+
+    def _is_busy(self) -> bool:
+        return (
+            bool(self.kernel.sessions())
+            or bool(self.kernel.open_rows())
+            or self._sockets.clients > 0
+            or any(view.audience for view in self.kernel.channels())
+            or any(one.spec.name not in EMBEDDED_CHANNELS for one in self._loaded)
+            or self.kernel.waiting_deliveries() > 0
+        )
+
+    async def _retain(self) -> None:
+        while True:
+            await self.store.retain(self.clock.wall_ms())
+            await self.clock.sleep(DAY_S)
+
+
+def _real_folder(path: str) -> tuple[str, bool]:
+    real = os.path.realpath(path)
+    return real, os.path.isdir(real)
+
+
+def scoped_key(key: str, asker: Asker) -> str:
+    """Return `--key NAME` together with what it is a key of: conversation or folder."""
+    return f"{asker.name or asker.cwd or ''}\0{key}"
+
+
+def _idle_exit_s(config: Config) -> float:
+    given = os.environ.get("UPCALL_IDLE_EXIT_S")
+    if given is not None:
+        try:
+            return max(0.0, float(given))
+        except ValueError:
+            pass
+    return config.hub.idle_exit_s
+
+
+def _under_service_manager() -> bool:
+    return "INVOCATION_ID" in os.environ or os.environ.get("XPC_SERVICE_NAME", "0") not in {
+        "",
+        "0",
+    }

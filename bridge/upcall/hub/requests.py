@@ -1,0 +1,321 @@
+"""What clients may ask on the hub's sockets: the shape of each request, and its bounds.
+
+Unknown fields are ignored, since a newer client may send them. A field of the wrong type is
+an error that names it.
+"""
+
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from upcall.core.asks import check_ask, check_deadline
+from upcall.model.ask import AskClass, AskSpec
+from upcall.model.errors import InvalidAsk, UsageError
+from upcall.model.ids import AskId, is_ask_id
+from upcall.model.limits import MAX_TEXT_CHARS, MAX_TITLE_CHARS
+from upcall.model.text import fold_label, one_line, unpaired_surrogate_or_nul
+
+SocketKind: TypeAlias = Literal["ask", "control"]
+
+_MAX_NAME_CHARS: Final = 200
+_MAX_ID_CHARS: Final = 300
+
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_NAME_CHARS)]
+_Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
+_Words: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+
+
+class InvalidRequest(UsageError):
+    """A request that is not shaped as the protocol says; the message names the field."""
+
+    code = "invalid_request"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What tells one request from another."""
+
+    op: str
+    id: int | None = None
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first line of a client."""
+
+    protocol: int
+    version: str
+
+
+class SessionWords(msgspec.Struct, frozen=True):
+    """What a program says of itself."""
+
+    name: _Name | None = None
+    title: str | None = None
+    cwd: str | None = None
+    program: str | None = None
+
+
+class AskWords(msgspec.Struct, frozen=True):
+    """An ask as its program wrote it; `recommended` and `default` are labels."""
+
+    id: str
+    question: str
+    options: tuple[str, ...] = ()
+    option_details: tuple[str, ...] | None = None
+    detail: str | None = None
+    multi: bool = False
+    min_selected: int | None = None
+    max_selected: int | None = None
+    free_text: bool | None = None
+    recommended: str | None = None
+    default: str | None = None
+    timeout_s: float | None = None
+    ask_class: AskClass = msgspec.field(name="class", default="question")
+    key: _Name | None = None
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Raise an ask."""
+
+    ask: AskWords
+    session: SessionWords = SessionWords()
+    wait: bool = True
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Hear how an ask ends."""
+
+    ask: _Id
+
+
+class AnswerGiven(msgspec.Struct, frozen=True):
+    """An answer that the asker's own terminal took."""
+
+    indices: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] | None = None
+    text: _Words | None = None
+    declined: bool = False
+
+
+class Took(msgspec.Struct, frozen=True):
+    """The asker has the answer, or took one at its own terminal."""
+
+    ask: _Id
+    answer: AnswerGiven | None = None
+    terminal: str | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Withdraw an ask."""
+
+    ask: _Id
+
+
+class Notify(msgspec.Struct, frozen=True):
+    """Say something that needs no answer."""
+
+    text: _Words
+    session: SessionWords = SessionWords()
+    level: Literal["info", "warning", "error"] = "info"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A person answers, declines, or stops the clock of an ask."""
+
+    ask: _Id
+    values: tuple[_Words, ...] = ()
+    decline: bool = False
+    hold: bool | None = None
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if (len(self.values) > 0) + self.decline + (self.hold is not None) != 1:
+            raise ValueError("exactly one of values, decline and hold is needed")
+
+
+class Asks(msgspec.Struct, frozen=True):
+    """List asks."""
+
+    state: Literal["open", "closed", "all"] = "open"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    """List sessions; with `all`, refused records too."""
+
+    all: bool = False
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """See everything as it changes."""
+
+
+class Login(msgspec.Struct, frozen=True):
+    """Sign browsers in and out."""
+
+    action: Literal["link", "browsers", "approve", "list", "sign_out_all"]
+    browser: _Name | None = None
+
+
+class Roots(msgspec.Struct, frozen=True):
+    """Register project folders."""
+
+    action: Literal["add", "remove", "list"]
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.action != "list" and self.path is None:
+            raise ValueError("path is needed")
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the hub is."""
+
+
+class Reload(msgspec.Struct, frozen=True):
+    """Read the configuration again."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End the hub."""
+
+    reason: str | None = None
+
+
+Controlling: TypeAlias = Answer | Asks | Sessions | Login | Roots | Status | Reload | Stop
+Request: TypeAlias = Ask | Wait | Took | Cancel | Notify | Watch | Controlling
+
+ASKING: Final[dict[str, type[Request]]] = {
+    "ask": Ask,
+    "wait": Wait,
+    "took": Took,
+    "cancel": Cancel,
+    "notify": Notify,
+}
+CONTROLLING: Final[dict[str, type[Request]]] = {
+    "answer": Answer,
+    "asks": Asks,
+    "sessions": Sessions,
+    "watch": Watch,
+    "login": Login,
+    "roots": Roots,
+    "status": Status,
+    "reload": Reload,
+    "stop": Stop,
+}
+
+_head: Final = msgspec.json.Decoder(Head)
+_object: Final = msgspec.json.Decoder(dict[str, Any])
+_requests: Final = {
+    op: msgspec.json.Decoder(kind) for op, kind in [*ASKING.items(), *CONTROLLING.items()]
+}
+_hello: Final = msgspec.json.Decoder(Hello)
+
+_T = TypeVar("_T")
+
+
+def read_head(line: bytes) -> Head | None:
+    """Return op and id of a line, or None if it is not a JSON object.
+
+    Raises:
+        InvalidRequest: it is one, but op or id is not what it must be.
+    """
+    try:
+        return _head.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        try:
+            _object.decode(line)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return None
+        raise InvalidRequest(one_line(str(error))) from error
+
+
+def read_hello(line: bytes) -> Hello:
+    """Return the client's hello. Raises `InvalidRequest`."""
+    return _decoded(_hello, line)
+
+
+def read_request(op: str, line: bytes) -> Request:
+    """Return the request of a known *op*. Raises `InvalidRequest`."""
+    return _decoded(_requests[op], line)
+
+
+def _decoded(decoder: "msgspec.json.Decoder[_T]", line: bytes) -> _T:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(one_line(str(error))) from error
+
+
+def ask_id(text: str) -> AskId:
+    """Return *text* as a full public id, the only form in which asking ops take one.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not is_ask_id(text):
+        raise InvalidRequest(f"ask: {one_line(text, 40)!r} is not a full ask id")
+    return AskId(text)
+
+
+def check_session(words: SessionWords) -> SessionWords:
+    """Return what a program says of itself, cut to size.
+
+    Raises:
+        InvalidRequest: a text in it has a character that cannot be sent.
+    """
+    for name in ("name", "title", "cwd", "program"):
+        text = getattr(words, name)
+        if text is not None and unpaired_surrogate_or_nul(text) is not None:
+            raise InvalidRequest(f"session.{name}: has a character that cannot be sent")
+    if words.title is not None and len(words.title) > MAX_TITLE_CHARS:
+        return msgspec.structs.replace(words, title=words.title[: MAX_TITLE_CHARS - 1] + "…")
+    return words
+
+
+def check_notice(text: str) -> str:
+    """Return the text of a notice.
+
+    Raises:
+        InvalidRequest: it has a character that cannot be sent.
+    """
+    if unpaired_surrogate_or_nul(text) is not None:
+        raise InvalidRequest("text: has a character that cannot be sent")
+    return text
+
+
+def spec_of(words: AskWords) -> AskSpec:
+    """Return the ask that *words* describe; its deadline is the hub's matter.
+
+    Raises:
+        InvalidAsk: something is out of bounds.
+        AmbiguousLabels: two labels look alike.
+    """
+    if words.timeout_s is not None:
+        check_deadline(words.timeout_s)
+    free_text = not words.options if words.free_text is None else words.free_text
+    return check_ask(
+        AskSpec(
+            question=words.question,
+            options=words.options,
+            detail=words.detail,
+            multi=words.multi,
+            min_selected=words.min_selected,
+            max_selected=words.max_selected,
+            free_text=free_text,
+            recommended=_index_of(words.options, words.recommended),
+            default=words.default,
+            ask_class=words.ask_class,
+            option_details=words.option_details,
+        )
+    )
+
+
+def _index_of(options: tuple[str, ...], label: str | None) -> int | None:
+    if label is None:
+        return None
+    for wanted, known in (
+        (label, list(options)),
+        (fold_label(label), [fold_label(option) for option in options]),
+    ):
+        if wanted in known:
+            return known.index(wanted)
+    raise InvalidAsk(f"recommended: {one_line(label, 80)!r} is not one of the options")

@@ -1,0 +1,436 @@
+"""The connection, its one writer thread, group commit, and the end at the first failure."""
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from upcall.clock import SystemClock
+from upcall.hub.store import files, migrate, read, retention
+from upcall.hub.store.errors import StoreError, corrupt, explained
+from upcall.hub.store.rows import Mask, RowWriter
+from upcall.model.effects import Write
+from upcall.model.platform import LoginKept
+from upcall.model.rows import AskRow, NoticeRow, SessionRow, Snapshot
+
+T = TypeVar("T")
+Work = Callable[[RowWriter, sqlite3.Connection], None]
+
+BUSY_TIMEOUT_MS: Final = 5000
+CHECKPOINT_PATIENCE_MS: Final = 50
+# The log is moved into the database when it has grown to about 4 MiB, or nothing is written
+# for a while. SQLite's own threshold stands behind, for when readers kept us from it.
+CHECKPOINT_PAGES: Final = 1024
+AUTOCHECKPOINT_PAGES: Final = 4096
+IDLE_CHECKPOINT_S: Final = 5.0
+# What a transaction and its rows add to the log, on average, or less; measured.
+_PAGES_PER_COMMIT: Final = 12
+_ROWS_PER_PAGE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One caller's work, and who waits for it."""
+
+    work: Work
+    rows: int
+    done: asyncio.Future[None]
+    vacates: bool = False
+
+
+class Store:
+    """The hub's rows on disk. One process, one event loop, one `Store` for a file.
+
+    `commit` returns after the rows are on disk. All that waits at that moment becomes one
+    transaction with one fsync. The first failure is final: nothing is written any more, and
+    every later call raises the same error, so that memory is never ahead of the file.
+
+    Attributes:
+        commits: transactions made for callers since it was opened.
+        checkpoints: times that the log was moved into the database.
+    """
+
+    def __init__(self, path: str, connection: sqlite3.Connection, writer: RowWriter) -> None:
+        self.path = path
+        self.commits = 0
+        self.checkpoints = 0
+        self._connection = connection
+        self._writer = writer
+        self._audit_head = writer.audit_head
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._failure: StoreError | None = None
+        self._closed = False
+        self._log_pages = 0
+        self._reader_connection: sqlite3.Connection | None = None
+        self._readers = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        max_pages: int | None = None,
+        mask: Mask = str,
+        scripts: dict[int, str] | None = None,
+    ) -> "Store":
+        """Open the database, after making or migrating it. Blocks; call it before the loop.
+
+        That only one hub uses the file is the caller's business (the hub's lock).
+
+        Args:
+            path: the file; its folder has to exist and be ours alone.
+            max_pages: the file never grows beyond this many pages of 4 KiB.
+            mask: masks credentials in the text of asks that are closed, and in the audit.
+            scripts: the numbered schema scripts, for tests of migrations.
+
+        Raises:
+            StoreError: it cannot be used; see there for the codes.
+        """
+        path = os.path.abspath(path)
+        connection = None
+        # SQLite makes companion files with the mode of the database; this makes sure.
+        umask = os.umask(0o077)
+        try:
+            identity = files.secure(path)
+            connection = _connect(path, "rw")
+            files.still(path, identity)
+            head = _prepare(connection, path, scripts or migrate.steps(), max_pages)
+        except StoreError:
+            _close(connection)
+            raise
+        except (sqlite3.Error, OSError) as error:
+            _close(connection)
+            raise explained(error, path) from error
+        finally:
+            os.umask(umask)
+        return cls(path, connection, RowWriter(connection, mask, head))
+
+    def snapshot(self, now_ms: int | None = None) -> Snapshot:
+        """Return the open rows. Blocks; call it before the loop.
+
+        Args:
+            now_ms: wall clock time that inbound rows and keys are aged by; now if omitted.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        at_ms = SystemClock().wall_ms() if now_ms is None else now_ms
+        return self._readers.submit(
+            self._reading, lambda connection: read.snapshot(connection, at_ms)
+        ).result()
+
+    async def commit(self, writes: Sequence[Write]) -> None:
+        """Return after *writes* are on disk, all of them together.
+
+        Calls take effect in the order in which they are made. A call that is cancelled may
+        still take effect.
+
+        Raises:
+            StoreError: they are not, and the store takes nothing any more.
+        """
+        if not writes:
+            self._check()
+            return
+        rows = tuple(writes)
+
+        def work(writer: RowWriter, _: sqlite3.Connection) -> None:
+            for row in rows:
+                writer.write(row)
+
+        await self._do(work, len(rows))
+
+    async def retain(
+        self,
+        now_ms: int,
+        *,
+        text_days: int = retention.TEXT_DAYS,
+        audit_days: int = retention.AUDIT_DAYS,
+    ) -> None:
+        """Remove what is too old to be kept, and its traces in the log file.
+
+        Args:
+            now_ms: wall clock time.
+            text_days: texts and answers of closed asks, and notices, are kept so long.
+            audit_days: lines of the audit, and asks without their text, are kept so long.
+
+        Raises:
+            StoreError: as for `commit`.
+        """
+        await self._do(
+            lambda _, connection: retention.retain(
+                connection, now_ms, text_days=text_days, audit_days=audit_days
+            ),
+            0,
+            vacates=True,
+        )
+
+    async def closed_asks(self, before_ms: int | None, limit: int) -> list[AskRow]:
+        """Return asks that closed before *before_ms* (None: any), newest first."""
+        return await self._read(lambda found: read.closed_asks(found, before_ms, limit))
+
+    async def ask(self, ask_id: str) -> AskRow | None:
+        """Return one ask in any state, by its public id."""
+        return await self._read(lambda found: read.ask(found, ask_id))
+
+    async def ask_like(self, prefix: str) -> list[AskRow]:
+        """Return at most 20 asks in any state whose public id starts with *prefix*."""
+        return await self._read(lambda found: read.asks_like(found, prefix))
+
+    async def notices(self, limit: int) -> list[NoticeRow]:
+        """Return the newest notices of sessions, newest first."""
+        return await self._read(lambda found: read.notices(found, limit))
+
+    async def sessions_by_id(self, ids: Sequence[str]) -> dict[str, SessionRow]:
+        """Return the sessions among *ids* that are known, living or ended."""
+        wanted = tuple(ids)
+        return await self._read(lambda found: read.sessions_by_id(found, wanted))
+
+    async def logins(self, channel: str, now_ms: int) -> list[LoginKept]:
+        """Return a channel's logins and codes that have not expired, oldest first."""
+        return await self._read(lambda found: read.logins(found, channel, now_ms))
+
+    async def audit_break(self) -> int | None:
+        """Return the id of the first audit line that does not follow, None if all do."""
+        return await self._read(read.audit_break)
+
+    @property
+    def audit_head(self) -> str:
+        """Hash (hex) of the newest committed audit line."""
+        return self._audit_head.hex()
+
+    def size_bytes(self) -> int:
+        """Return the size of the database and its log on disk."""
+        size = 0
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                size += os.stat(self.path + suffix).st_size
+        return size
+
+    async def close(self) -> None:
+        """Write what waits, then close; later calls raise `store_closed`. Idempotent."""
+        await asyncio.to_thread(self.close_now)
+
+    def close_now(self) -> None:
+        """Close from outside an event loop. Blocks."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+        self._thread.join()
+        self._readers.shutdown()
+        if self._reader_connection is not None:
+            self._reader_connection.close()
+            self._reader_connection = None
+        # The last to close: it removes the companion files, which a reader can't.
+        self._connection.close()
+
+    # -- the loop's side
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure.again()
+        if self._closed:
+            raise StoreError("the store is closed", code="store_closed")
+
+    async def _do(self, work: Work, rows: int, *, vacates: bool = False) -> None:
+        self._check()
+        done = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(work, rows, done, vacates))
+        await done
+
+    async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed:
+            raise StoreError("the store is closed", code="store_closed")
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, self._reading, query
+        )
+
+    # -- the reader's thread
+
+    def _reading(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._reader_connection is None:
+                self._reader_connection = _connect(self.path, "ro")
+            return query(self._reader_connection)
+        except sqlite3.Error as error:
+            raise explained(error, self.path) from error
+        except msgspec.MsgspecError as error:
+            raise corrupt(self.path, str(error)) from error
+
+    # -- the writer's thread
+
+    def _work(self) -> None:
+        open_ = True
+        while open_:
+            batch, open_ = self._take()
+            if batch:
+                self._carry_out(batch)
+                vacates = any(job.vacates for job in batch)
+                if vacates or self._log_pages >= CHECKPOINT_PAGES:
+                    self._checkpoint("TRUNCATE" if vacates else "PASSIVE")
+            elif open_:
+                self._checkpoint("TRUNCATE")
+        if self._failure is None:
+            with suppress(sqlite3.Error):
+                _mark(self._connection, "clean")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """Return all that waits, after waiting for it; nothing when it has been quiet."""
+        # Without anything to move there is nothing to wake up for.
+        patience_s = IDLE_CHECKPOINT_S if self._log_pages and self._failure is None else None
+        try:
+            first = self._jobs.get(timeout=patience_s)
+        except queue.Empty:
+            return [], True
+        batch: list[_Job] = []
+        while first is not None:
+            batch.append(first)
+            try:
+                first = self._jobs.get_nowait()
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _carry_out(self, batch: list[_Job]) -> None:
+        if self._failure is None:
+            try:
+                self._transact(batch)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it ends the store
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                self._failure = explained(error, self.path)
+                self._failure.__cause__ = error
+        _wake(batch, self._failure)
+
+    def _transact(self, batch: list[_Job]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        for job in batch:
+            job.work(self._writer, self._connection)
+        self._connection.execute("COMMIT")
+        self.commits += 1
+        self._audit_head = self._writer.audit_head
+        self._log_pages += _PAGES_PER_COMMIT
+        self._log_pages += sum(job.rows for job in batch) // _ROWS_PER_PAGE
+
+    def _checkpoint(self, mode: str) -> None:
+        self._log_pages = 0
+        if self._failure is not None:
+            return
+        run = self._connection.execute
+        # A log that could not be moved is no loss, and the next time will do; if the disk is
+        # full, a commit will say so.
+        with suppress(sqlite3.Error):
+            run(f"PRAGMA busy_timeout = {CHECKPOINT_PATIENCE_MS}")
+            try:
+                (busy, _, _) = run(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            finally:
+                run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            if busy:
+                # A reader is in the way; try again when it is quiet.
+                self._log_pages = 1
+                return
+            self.checkpoints += 1
+            # The first commit to a fresh log costs a second fsync, for the log's header. Let
+            # it be this one, and not that of somebody who waits.
+            _mark(self._connection, "open")
+
+
+def _wake(batch: list[_Job], failure: StoreError | None) -> None:
+    """Settle all futures of a batch, with one call into each event loop (there is one)."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for job in batch:
+        loops.setdefault(job.done.get_loop(), []).append(job.done)
+    for loop, waiting in loops.items():
+        # A loop that is closed has nobody who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, waiting, failure)
+
+
+def _settle(waiting: list[asyncio.Future[None]], failure: StoreError | None) -> None:
+    for done in waiting:
+        if done.done():
+            continue
+        if failure is None:
+            done.set_result(None)
+        else:
+            error = failure.again()
+            error.__cause__ = failure.__cause__
+            done.set_exception(error)
+
+
+def _connect(path: str, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(os.fsencode(path))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+    )
+    if mode == "ro":
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _prepare(
+    connection: sqlite3.Connection, path: str, scripts: dict[int, str], max_pages: int | None
+) -> bytes:
+    """Check, migrate and set up the writer's connection; return the audit's head."""
+    if max_pages is not None:
+        connection.execute(f"PRAGMA max_page_count = {max_pages:d}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
+    _check_end(connection, path)
+    migrate.migrate(connection, path, scripts)
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreError(
+            f"this disk does not let SQLite keep a write-ahead log (it says {mode})",
+            recover="set XDG_STATE_HOME to a folder on another local disk",
+        )
+    _mark(connection, "open")
+    return read.audit_head(connection)
+
+
+def _check_end(connection: sqlite3.Connection, path: str) -> None:
+    """Look through the file if the one who had it last did not close it."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != migrate.APPLICATION_ID:
+        return
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE name = 'end'").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise corrupt(path, str(error)) from error
+    if row is None or row[0] == "clean":
+        return
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise corrupt(path, verdict)
+
+
+def _mark(connection: sqlite3.Connection, end: str) -> None:
+    connection.execute(
+        "INSERT INTO meta (name, value) VALUES ('end', ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (end,),
+    )
+
+
+def _close(connection: sqlite3.Connection | None) -> None:
+    if connection is not None:
+        connection.close()

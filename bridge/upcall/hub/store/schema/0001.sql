@@ -1,0 +1,198 @@
+-- What the hub must not lose. Integer keys; whoever writes names rows by their natural key.
+-- Rows that are still open have partial indexes, so that closed ones cost nothing.
+
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    value TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE session (
+    id INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL CHECK (kind IN ('hosted', 'sdk', 'peer')),
+    conversation_key TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_start TEXT NOT NULL,
+    asker_pid INTEGER NOT NULL,
+    asker_start TEXT NOT NULL,
+    title TEXT,
+    repo TEXT,
+    branch TEXT,
+    machine TEXT,
+    cwd TEXT,
+    program TEXT,
+    record_path TEXT,
+    started_ms INTEGER NOT NULL,
+    ended_ms INTEGER
+) STRICT;
+CREATE INDEX session_living ON session (id) WHERE ended_ms IS NULL;
+
+CREATE TABLE ask (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    session INTEGER NOT NULL REFERENCES session (id),
+    action_id TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'claimed', 'closed')),
+    body TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    raised_ms INTEGER NOT NULL,
+    outcome TEXT,
+    deadline_ms INTEGER,
+    deadline_boot_s REAL,
+    boot_id TEXT NOT NULL,
+    held_s REAL,
+    handed_over INTEGER NOT NULL,
+    rerun_key TEXT,
+    answer TEXT,
+    answered_by TEXT,
+    resolved_by TEXT,
+    closed_ms INTEGER,
+    note TEXT NOT NULL
+) STRICT;
+-- A session may ask again under the action id of an ask that is closed: another question.
+CREATE UNIQUE INDEX ask_action ON ask (session, action_id) WHERE state <> 'closed';
+CREATE INDEX ask_session ON ask (session);
+CREATE INDEX ask_open ON ask (raised_ms) WHERE state <> 'closed';
+CREATE INDEX ask_closed ON ask (closed_ms) WHERE state = 'closed';
+CREATE INDEX ask_rerun ON ask (raised_ms) WHERE rerun_key IS NOT NULL;
+
+CREATE TABLE inbound (
+    id INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    event_key TEXT NOT NULL,
+    content_key TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    UNIQUE (channel, event_key)
+) STRICT;
+CREATE INDEX inbound_age ON inbound (at_ms);
+
+-- `inbound` is no reference: a claim outlives the inbound row that it came from.
+CREATE TABLE claim (
+    id INTEGER PRIMARY KEY,
+    ask INTEGER NOT NULL REFERENCES ask (id),
+    operator TEXT,
+    channel TEXT NOT NULL,
+    inbound INTEGER NOT NULL UNIQUE,
+    reply_key TEXT NOT NULL,
+    answer TEXT,
+    declined INTEGER NOT NULL,
+    origin TEXT,
+    at_ms INTEGER NOT NULL,
+    live INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX claim_live ON claim (ask) WHERE live = 1;
+CREATE INDEX claim_ask ON claim (ask);
+
+CREATE TABLE conversation (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    place TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'closed')),
+    UNIQUE (key, channel)
+) STRICT;
+CREATE INDEX conversation_open ON conversation (id) WHERE state = 'open';
+
+CREATE TABLE card (
+    id INTEGER PRIMARY KEY,
+    ask INTEGER NOT NULL REFERENCES ask (id),
+    channel TEXT NOT NULL,
+    place TEXT NOT NULL,
+    ref TEXT,
+    UNIQUE (ask, channel, place)
+) STRICT;
+
+CREATE TABLE token (
+    id INTEGER PRIMARY KEY,
+    token TEXT NOT NULL UNIQUE,
+    ask INTEGER NOT NULL REFERENCES ask (id),
+    channel TEXT NOT NULL,
+    choice TEXT NOT NULL
+) STRICT;
+CREATE INDEX token_ask ON token (ask);
+
+CREATE TABLE delivery (
+    id INTEGER PRIMARY KEY,
+    effect TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    target TEXT NOT NULL,
+    place TEXT NOT NULL,
+    state TEXT NOT NULL
+        CHECK (state IN ('queued', 'sending', 'done', 'retry', 'uncertain', 'dead')),
+    body BLOB NOT NULL,
+    ask INTEGER REFERENCES ask (id),
+    ref TEXT,
+    attempt INTEGER NOT NULL,
+    not_before_ms INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    error TEXT
+) STRICT;
+CREATE INDEX delivery_due ON delivery (id) WHERE state NOT IN ('done', 'dead');
+CREATE INDEX delivery_ask ON delivery (ask) WHERE ask IS NOT NULL;
+
+-- Attempts that did not simply succeed.
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY,
+    delivery INTEGER NOT NULL REFERENCES delivery (id),
+    number INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    error TEXT,
+    UNIQUE (delivery, number)
+) STRICT;
+
+CREATE TABLE notice (
+    id INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES session (id),
+    kind TEXT NOT NULL,
+    text TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    file_id TEXT,
+    file_name TEXT,
+    mime TEXT
+) STRICT;
+CREATE INDEX notice_session ON notice (session);
+
+CREATE TABLE gate (
+    id INTEGER PRIMARY KEY,
+    scope TEXT NOT NULL UNIQUE,
+    closed_until_ms INTEGER NOT NULL
+) STRICT;
+
+-- Adapters' own facts, such as how far they have read.
+CREATE TABLE cursor (
+    id INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    UNIQUE (channel, name)
+) STRICT;
+
+CREATE TABLE web_login (
+    id INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    UNIQUE (channel, digest)
+) STRICT;
+
+-- A folder's name is bytes; not all of them are text.
+CREATE TABLE root (
+    id INTEGER PRIMARY KEY,
+    path BLOB NOT NULL UNIQUE
+) STRICT;
+
+-- `hash` covers the row and the hash before it. Ids are text: a line outlives what it is about.
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    encoding INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    event TEXT NOT NULL,
+    ask_id TEXT,
+    session_id TEXT,
+    facts TEXT NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;

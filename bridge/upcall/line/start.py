@@ -1,0 +1,259 @@
+"""Start a hub on demand: one at a time, detached, and not again right after a failure."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+
+import upcall
+from upcall.line.connection import HubLine, read_hub_json
+from upcall.line.errors import LOST_CODES, LineError
+from upcall_discovery import paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+START_WITHIN_S = 10.0
+FAILED_RECENTLY_S = 10.0
+_PAUSE_S = 0.02
+# The hub gets these and nothing else: no PYTHON*, LD_*, DYLD_*, no token of anybody.
+_KEPT = frozenset(
+    {
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "XDG_STATE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_RUNTIME_DIR",
+        "XDG_DATA_HOME",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "UPCALL_IDLE_EXIT_S",
+    }
+)
+
+
+def ensure_hub(
+    timeout_s: float = START_WITHIN_S,
+    *,
+    socket: str = "ask",
+    note: Callable[[str], None] | None = None,
+    command: Sequence[str] | None = None,
+) -> HubLine:
+    """Return a connection to the hub, started now if none runs.
+
+    A hub that is older than this program is asked to stop, and ours takes its place.
+
+    Args:
+        timeout_s: time for all of it.
+        socket: `ask` or `control`.
+        note: told in words what takes a person's notice, such as a restart.
+        command: what starts a hub; our own by default.
+
+    Raises:
+        LineError: no hub could be had; the code is the hub's own where it left one.
+    """
+    until = time.monotonic() + timeout_s
+    state = paths.state_dir()
+    line = _try(state, socket, until)
+    if line is not None and is_newer(upcall.__version__, str(line.hub.get("version"))):
+        line = _replace(line, state, socket, until, note)
+    if line is not None:
+        return line
+    try:
+        paths.ensure_private_dir(state)
+        with _Lock(paths.start_lock(state), until):
+            return _try(state, socket, until) or _start(state, socket, until, command)
+    except paths.PathProblem as err:
+        raise LineError(err.code, err.msg, err.recover, error_class="configuration") from err
+    except OSError as err:
+        where = err.filename or state
+        raise LineError("hub_start", f"cannot start a hub: {err.strerror}: {where}") from err
+
+
+def is_newer(ours: str, theirs: str) -> bool:
+    """Tell whether version *ours* is newer; a version that can't be read never is older."""
+    try:
+        return [int(part) for part in ours.split(".")] > [
+            int(part) for part in theirs.split(".")
+        ]
+    except ValueError:
+        return False
+
+
+def hub_environment(environ: dict[str, str]) -> dict[str, str]:
+    """Return what of *environ* a hub gets."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in _KEPT or name.startswith("LC_")
+    }
+    # A program is never looked up in a folder that depends on where we stand.
+    folders = [one for one in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(one)]
+    kept["PATH"] = os.pathsep.join(folders) or os.defpath
+    return kept
+
+
+def _try(state: str, socket: str, until: float) -> HubLine | None:
+    try:
+        return HubLine.connect(
+            socket, timeout_s=max(0.05, until - time.monotonic()), state=state
+        )
+    except LineError as err:
+        # Ending right now: as good as not there.
+        if err.code in {"hub_not_running", "hub_gone"}:
+            return None
+        raise
+
+
+def _replace(
+    line: HubLine, state: str, socket: str, until: float, note: Callable[[str], None] | None
+) -> HubLine | None:
+    old = line.hub
+    try:
+        with HubLine.connect("control", timeout_s=2.0, state=state) as control:
+            open_asks = int(control.request("status").get("open_asks") or 0)
+            if note is not None:
+                kept = f"{open_asks} open question{'' if open_asks == 1 else 's'}"
+                note(
+                    f"hub {old.get('version')} is running, this is {upcall.__version__} - "
+                    f"restarting it ({kept} kept)"
+                )
+            control.request("stop", reason="upgrade")
+    except LineError as err:
+        if err.code not in LOST_CODES:
+            return line  # we may not stop it (a sandbox): the running one serves us too
+    line.close()
+    while time.monotonic() < until:
+        found = _try(state, socket, until)
+        if found is None or found.hub.get("pid") != old.get("pid"):
+            return found
+        found.close()
+        time.sleep(_PAUSE_S)
+    raise LineError(
+        "hub_old",
+        f"hub {old.get('version')} does not stop; this program is {upcall.__version__}",
+        "stop it with: upcall hub stop",
+    )
+
+
+def _start(state: str, socket: str, until: float, command: Sequence[str] | None) -> HubLine:
+    failed = _recent_failure(state)
+    if failed is not None:
+        raise failed
+    process = _spawn(
+        command or [sys.executable, "-P", "-m", "upcall", "hub", "run", "--detached"]
+    )
+    for _ in _until(until):
+        ended = process.poll()
+        line = _try(state, socket, until)
+        if line is not None:
+            return line
+        if ended is not None:
+            raise _recent_failure(state) or LineError(
+                "hub_start",
+                f"the hub ended at once (exit {ended})",
+                f"its log may say why: {paths.hub_log(state)}",
+            )
+    raise LineError(
+        "hub_start",
+        "a hub was started but did not answer in time",
+        f"its log may say why: {paths.hub_log(state)}",
+    )
+
+
+def _until(until: float) -> Iterator[None]:
+    while time.monotonic() < until:
+        yield
+        time.sleep(_PAUSE_S)
+
+
+def _recent_failure(state: str) -> LineError | None:
+    found = read_hub_json(state)
+    error, ended_ms = found.get("last_error"), found.get("ended_ms")
+    if not isinstance(error, dict) or not isinstance(ended_ms, int):
+        return None
+    age_s = time.time() - ended_ms / 1000
+    if not -1 <= age_s <= FAILED_RECENTLY_S:
+        return None
+    recover = error.get("recover")
+    return LineError(
+        str(error.get("code", "hub_start")),
+        f"the hub ended by itself: {error.get('msg') or error.get('code')}",
+        recover if isinstance(recover, str) else f"its log: {paths.hub_log(state)}",
+    )
+
+
+def _spawn(command: Sequence[str]) -> _Process:
+    # Imported here: only the first asker of the day starts a hub.
+    import subprocess
+    import warnings
+
+    class Detached(subprocess.Popen[bytes]):
+        """A child that is meant to outlive us; nobody waits for it."""
+
+        def __del__(self) -> None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                super().__del__()
+
+    return Detached(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=hub_environment(dict(os.environ)),
+        close_fds=True,
+        start_new_session=True,
+        umask=0o077,
+    )
+
+
+if TYPE_CHECKING:
+    import subprocess
+
+    _Process = subprocess.Popen[bytes]
+
+
+class _Lock:
+    """`start.lock`, held by one starter; the kernel lets go of it when we die."""
+
+    def __init__(self, path: str, until: float) -> None:
+        self._path = path
+        self._until = until
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(self._path, flags, 0o600)
+        try:
+            for _ in _until(self._until):
+                try:
+                    fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                return
+            raise LineError("hub_start", "another program is starting the hub and isn't done")
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __exit__(self, *exc_info: object) -> None:
+        os.close(self._fd)

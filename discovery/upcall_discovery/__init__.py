@@ -1,0 +1,1 @@
+"""How sessions on one machine are found: records, places, liveness, watching."""

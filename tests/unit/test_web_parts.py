@@ -1,0 +1,256 @@
+"""The small pure parts of the web inbox: settings, port, peers, lowering, presenting."""
+
+import socket
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from fakes.web_hub import SESSION, FakeHub
+
+from upcall.model.document import Button, Choices, Heading, Message, Paragraph, Span
+from upcall.model.platform import Place
+from upcall_adapters.web.config import WebConfig, public_origin
+from upcall_adapters.web.lower import lower
+from upcall_adapters.web.pages import Pages
+from upcall_adapters.web.peers import read_tables, uid_of_listener, uid_of_peer
+from upcall_adapters.web.port import bind, wanted_ports
+from upcall_adapters.web.present import ask_json, file_name, label_shown, label_warning
+from upcall_adapters.web.spec import SPEC
+
+
+def _row(local: str, remote: str, state: str, uid: int, inode: int) -> str:
+    return (
+        f" 0: {local} {remote} {state} 00000000:00000000 00:00000000 00000000 {uid} 0 {inode}"
+    )
+
+
+# -- settings
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://inbox.example", "https://inbox.example"),
+        ("https://Inbox.Example/", "https://inbox.example"),
+        ("https://inbox.example:443", "https://inbox.example"),
+        ("https://inbox.example:8443", "https://inbox.example:8443"),
+    ],
+)
+def test_a_public_url_becomes_its_origin(url, origin):
+    assert public_origin(url) == origin
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://inbox.example", "inbox.example", "https://", "https://a@b.example",
+        "https://inbox.example/x", "https://inbox.example?x", "https://inbox.example:port",
+    ],
+)  # fmt: skip
+def test_a_bad_public_url_is_refused_by_name(url):
+    with pytest.raises(msgspec.ValidationError, match="public_url"):
+        msgspec.convert({"public_url": url}, WebConfig)
+
+
+@pytest.mark.parametrize("table", [{"port": -1}, {"port": 65536}, {"port": "x"}, {"prot": 1}])
+def test_bad_settings_are_refused(table):
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(table, WebConfig)
+
+
+def test_knowing_the_adapter_loads_nothing_heavy():
+    code = (
+        "import sys; from upcall_adapters.web.spec import SPEC; assert SPEC.name == 'web'; "
+        "bad = {'aiohttp', 'asyncio', 'socket', 'ssl'} & set(sys.modules); assert not bad, bad"
+    )
+    env = {"PYTHONPATH": ":".join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+# -- port
+
+
+def test_a_configured_port_is_the_only_one_tried():
+    assert list(wanted_ports(9000, "8737")) == [9000]
+
+
+@pytest.mark.parametrize(
+    ("kept", "ports"),
+    [(None, [8737, 0]), ("9123", [9123, 0]), ("x", [8737, 0]), ("0", [8737, 0])],
+)
+def test_the_port_of_last_time_comes_first(kept, ports):
+    assert list(wanted_ports(None, kept)) == ports
+
+
+def test_a_taken_port_is_named_and_another_one_is_found():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        wanted = other.getsockname()[1]
+        bound = bind((wanted, 0))
+        with bound.sock:
+            assert bound.taken == wanted
+            assert bound.port not in {wanted, 0}
+        with pytest.raises(OSError, match="in use"):
+            bind((wanted,))
+
+
+# -- peers
+
+
+def test_finds_the_uid_of_the_other_end_only():
+    rows = [
+        _row("0100007F:2221", "0100007F:C350", "01", 7, 11),
+        _row("0100007F:C350", "0100007F:2221", "01", 1000, 12),
+        _row("0100007F:C350", "0100007F:2222", "01", 8, 13),
+    ]
+    peer, local = ("127.0.0.1", 0xC350), ("127.0.0.1", 0x2221)
+    if sys.byteorder == "little":
+        assert uid_of_peer(rows, peer, local) == 1000
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="the sample table is little endian")
+def test_a_socket_that_nobody_holds_proves_nothing():
+    peer, local = ("127.0.0.1", 0xC350), ("127.0.0.1", 0x2221)
+    closed = _row("0100007F:C350", "0100007F:2221", "04", 0, 0)
+    waiting = _row("0100007F:C350", "0100007F:2221", "06", 0, 5)
+    assert uid_of_peer([closed, waiting], peer, local) is None
+    mapped = "0000000000000000FFFF00000100007F:C350"
+    other = "0000000000000000FFFF00000100007F:2221"
+    assert uid_of_peer([_row(mapped, other, "01", 5, 6)], peer, local) == 5
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has the table")
+def test_the_real_table_names_us():
+    import os
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        local = server.getsockname()
+        with socket.create_connection(local) as client:
+            lines = read_tables()
+            assert lines is not None
+            assert uid_of_peer(lines, client.getsockname(), local) == os.getuid()
+            assert uid_of_listener(lines, local[1]) == os.getuid()
+            assert uid_of_listener(lines, client.getsockname()[1]) is None
+
+
+# -- lowering
+
+
+def test_lowering_makes_one_body_with_visible_text():
+    message = Message(
+        blocks=(Heading("Que\u202estion"), Paragraph((Span("x"),))),
+        plain="Deploy?\x1b[2J\nYes",
+        choices=Choices(buttons=(Button("t1", "Yes"), Button("t2", "No"))),
+        state_line="open",
+    )
+    (body,) = lower(message, Place("web", "inbox"))
+    assert msgspec.json.decode(body.data) == {
+        "plain": "Deploy?\\x1b[2J\nYes",
+        "title": "Que\\u202estion",
+        "state_line": "open",
+        "choices": 2,
+    }
+    assert SPEC.capabilities.edits
+    assert SPEC.capabilities.repeat == "harmless"
+
+
+def test_lowering_a_bare_message_says_only_its_text():
+    (body,) = lower(Message(blocks=(), plain="hi"), Place("web", "inbox"))
+    assert msgspec.json.decode(body.data) == {"plain": "hi"}
+
+
+# -- presenting
+
+
+def test_foreign_text_is_visible_everywhere():
+    hub = FakeHub()
+    nasty = "a\u202eb\x1b[0m\u200bc"
+    shown = "a\\u202eb\\x1b[0m\\u200bc"
+    session = msgspec.structs.replace(SESSION, title=nasty, repo=nasty, branch=nasty, cwd=nasty)
+    ask = hub.raise_ask(
+        nasty, options=(nasty,), option_details=(nasty,), detail=nasty, session=session
+    )
+    document = ask_json(ask)
+    for value in (
+        document["question"],
+        document["detail"],
+        document["options"][0]["label_shown"],
+        document["options"][0]["detail"],
+        document["session"]["title"],
+        document["session"]["repo"],
+        document["session"]["branch"],
+        document["session"]["cwd"],
+    ):
+        assert value == shown
+
+
+def test_long_detail_is_cut_and_counted_unless_asked_for():
+    ask = FakeHub().raise_ask(detail="x" * 20_000)
+    cut = ask_json(ask)
+    assert len(cut["detail"]) + cut["detail_hidden"] == 20_000
+    assert 0 < cut["detail_hidden"] < 20_000
+    whole = ask_json(ask, whole=True)
+    assert whole["detail"] == "x" * 20_000
+    assert whole["detail_hidden"] == 0
+
+
+def test_a_permission_ask_never_shows_a_suggestion():
+    hub = FakeHub()
+    assert ask_json(hub.raise_ask(recommended=0))["recommended"] == 0
+    permission = hub.raise_ask(recommended=0, ask_class="permission")
+    assert ask_json(permission)["recommended"] is None
+
+
+@pytest.mark.parametrize("label", ["Hold", " h\u200bold ", "ANSWER IN WORDS", "Ｄecline"])
+def test_an_option_can_not_pose_as_a_control_of_the_page(label):
+    assert label_shown(label).startswith("option: ")
+
+
+@pytest.mark.parametrize("label", ["Yes", "Hold on", "Open", "Deny", "保留", "Да"])
+def test_ordinary_labels_stay_as_they_are(label):
+    assert label_shown(label) == label
+
+
+def test_letters_that_look_alike_are_told():
+    warning = label_warning(2, "Y\u0435s")
+    assert warning is not None
+    assert "Option 2" in warning
+    assert "U+0435 is character 2" in warning
+    assert label_warning(1, "Да, конечно") is None
+    assert label_warning(1, "はい yes") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("a\\b\\c.txt", "c.txt"),
+        ("\u202egnp.exe", "gnp.exe"),
+        ("x\r\ny: z", "xy z"),
+        ("..", "file"),
+        ("", "file"),
+        ("n" * 300, "n" * 120),
+    ],
+)
+def test_a_file_name_is_one_harmless_component(name, safe):
+    assert file_name(name) == safe
+
+
+# -- pages
+
+
+def test_pages_are_counted_and_woken():
+    counts: list[int] = []
+    pages = Pages(counts.append)
+    with pages.joined("a") as first, pages.joined("b") as second:
+        first.changed.clear()
+        second.changed.clear()
+        pages.bump()
+        assert first.changed.is_set()
+        assert second.changed.is_set()
+        pages.sign_out("a")
+        assert (first.leave, second.leave) == ("signed_out", None)
+        pages.stop()
+        assert (first.leave, second.leave) == ("signed_out", "stopping")
+        assert pages.of("a") == 1
+    assert counts == [1, 2, 1, 0]

@@ -15,13 +15,19 @@ ORIGIN = ("Origin", "http://127.0.0.1:8737")
 JSON = ("Content-Type", "application/json")
 
 
-def _code(*headers, method="GET", target="/", doors=DOORS, upgrade=False):
+def _code(
+    *headers: tuple[str, str],
+    method: str = "GET",
+    target: str = "/",
+    doors: Doors = DOORS,
+    upgrade: bool = False,
+) -> tuple[int, str] | None:
     refusal = judge(doors, method, target, headers, upgrade=upgrade)
     return None if refusal is None else (refusal.status, refusal.code)
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
-def test_takes_every_loopback_name_with_the_right_port(name):
+def test_takes_every_loopback_name_with_the_right_port(name: str) -> None:
     assert _code(("Host", f"{name}:8737")) is None
 
 
@@ -32,7 +38,7 @@ def test_takes_every_loopback_name_with_the_right_port(name):
         "127.0.0.1.evil.example:8737", "0.0.0.0:8737", "localhost.:8737", "inbox.example",
     ],
 )  # fmt: skip
-def test_refuses_a_foreign_host(host):
+def test_refuses_a_foreign_host(host: str) -> None:
     assert _code(("Host", host)) == (403, "foreign_host")
 
 
@@ -47,7 +53,9 @@ def test_refuses_a_foreign_host(host):
         ((("Host", "user@127.0.0.1:8737"),), "/", "bad_target"),
     ],
 )
-def test_refuses_what_can_be_read_in_two_ways(headers, target, code):
+def test_refuses_what_can_be_read_in_two_ways(
+    headers: tuple[tuple[str, str], ...], target: str, code: str
+) -> None:
     assert _code(*headers, target=target) == (400, code)
 
 
@@ -59,11 +67,11 @@ def test_refuses_what_can_be_read_in_two_ways(headers, target, code):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_refuses_every_origin_but_its_own(origin, method):
+def test_refuses_every_origin_but_its_own(origin: str, method: str) -> None:
     assert _code(HOST, ("Origin", origin), JSON, method=method) == (403, "foreign_origin")
 
 
-def test_what_changes_something_needs_the_origin():
+def test_what_changes_something_needs_the_origin() -> None:
     assert _code(HOST, JSON, method="POST") == (403, "origin_missing")
     assert _code(HOST, upgrade=True) == (403, "origin_missing")
     assert _code(HOST, ORIGIN, JSON, method="POST") is None
@@ -74,39 +82,39 @@ def test_what_changes_something_needs_the_origin():
     "content_type",
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""],
 )
-def test_a_body_that_a_form_could_send_is_refused(content_type):
+def test_a_body_that_a_form_could_send_is_refused(content_type: str) -> None:
     headers = (HOST, ORIGIN, ("Content-Type", content_type))
     assert _code(*headers, method="POST") == (415, "not_json")
 
 
-def test_a_body_without_type_is_refused():
+def test_a_body_without_type_is_refused() -> None:
     assert _code(HOST, ORIGIN, method="POST") == (415, "not_json")
 
 
-def test_json_with_a_charset_is_taken():
+def test_json_with_a_charset_is_taken() -> None:
     kind = ("Content-Type", "application/json; charset=utf-8")
     assert _code(HOST, ORIGIN, kind, method="POST") is None
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
-def test_fetches_of_other_sites_are_refused(site):
+def test_fetches_of_other_sites_are_refused(site: str) -> None:
     assert _code(HOST, ("Sec-Fetch-Site", site)) == (403, "foreign_site")
     frame = (("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "iframe"))
     assert _code(HOST, ("Sec-Fetch-Site", site), *frame) == (403, "foreign_site")
 
 
 @pytest.mark.parametrize("site", ["cross-site", "none", "same-origin"])
-def test_a_person_may_come_from_anywhere(site):
+def test_a_person_may_come_from_anywhere(site: str) -> None:
     visit = (("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document"))
     assert _code(HOST, ("Sec-Fetch-Site", site), *visit) is None
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE"])
-def test_other_methods_are_refused(method):
+def test_other_methods_are_refused(method: str) -> None:
     assert _code(HOST, ORIGIN, JSON, method=method) == (405, "bad_method")
 
 
-def test_a_public_name_has_an_https_origin_of_its_own():
+def test_a_public_name_has_an_https_origin_of_its_own() -> None:
     doors = Doors(8737, "https://inbox.example")
     host = ("Host", "inbox.example")
     good = ("Origin", "https://inbox.example")
@@ -119,7 +127,7 @@ def test_a_public_name_has_an_https_origin_of_its_own():
     assert _code(("Host", "inbox.example:8080"), doors=doors) == (403, "foreign_host")
 
 
-def test_the_policy_is_the_one_that_is_promised():
+def test_the_policy_is_the_one_that_is_promised() -> None:
     assert CONTENT_SECURITY_POLICY == (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
@@ -141,5 +149,5 @@ def test_the_policy_is_the_one_that_is_promised():
         (b"", None),
     ],
 )
-def test_only_proven_images_are_images(data, kind):
+def test_only_proven_images_are_images(data: bytes, kind: str | None) -> None:
     assert image_type(data) == kind

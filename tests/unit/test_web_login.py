@@ -4,8 +4,8 @@ import asyncio
 import os
 
 import pytest
-from fakes.web_hub import FakeHub
 
+from fakes.web_hub import FakeHub
 from upcall.model.errors import UsageError
 from upcall.model.platform import LoginKept
 from upcall_adapters.web.login import (
@@ -25,7 +25,7 @@ def _logins(hub: FakeHub) -> Logins:
 
 
 @pytest.mark.asyncio
-async def test_a_code_lets_one_browser_in_once_and_the_second_use_is_explained():
+async def test_a_code_lets_one_browser_in_once_and_the_second_use_is_explained() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     code = await logins.make_link_code()
@@ -41,7 +41,7 @@ async def test_a_code_lets_one_browser_in_once_and_the_second_use_is_explained()
 
 
 @pytest.mark.asyncio
-async def test_two_uses_of_a_code_at_the_same_time_let_one_in():
+async def test_two_uses_of_a_code_at_the_same_time_let_one_in() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     code = await logins.make_link_code()
@@ -53,7 +53,7 @@ async def test_two_uses_of_a_code_at_the_same_time_let_one_in():
 
 
 @pytest.mark.asyncio
-async def test_a_code_is_good_for_five_minutes():
+async def test_a_code_is_good_for_five_minutes() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     code = await logins.make_link_code()
@@ -70,7 +70,7 @@ async def test_a_code_is_good_for_five_minutes():
 
 
 @pytest.mark.asyncio
-async def test_no_secret_is_ever_handed_to_the_hub():
+async def test_no_secret_is_ever_handed_to_the_hub() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     code = await logins.make_link_code()
@@ -82,7 +82,7 @@ async def test_no_secret_is_ever_handed_to_the_hub():
 
 
 @pytest.mark.asyncio
-async def test_cookie_and_key_are_worth_nothing_without_each_other():
+async def test_cookie_and_key_are_worth_nothing_without_each_other() -> None:
     logins = _logins(FakeHub())
     first = await logins.redeem(await logins.make_link_code(), "a")
     second = await logins.redeem(await logins.make_link_code(), "b")
@@ -95,7 +95,7 @@ async def test_cookie_and_key_are_worth_nothing_without_each_other():
 
 
 @pytest.mark.asyncio
-async def test_a_login_ends_after_seven_days_unused():
+async def test_a_login_ends_after_seven_days_unused() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     secrets = await logins.redeem(await logins.make_link_code(), "a")
@@ -106,7 +106,7 @@ async def test_a_login_ends_after_seven_days_unused():
 
 
 @pytest.mark.asyncio
-async def test_a_used_login_lives_on_but_not_over_thirty_days():
+async def test_a_used_login_lives_on_but_not_over_thirty_days() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     secrets = await logins.redeem(await logins.make_link_code(), "a")
@@ -120,7 +120,7 @@ async def test_a_used_login_lives_on_but_not_over_thirty_days():
 
 
 @pytest.mark.asyncio
-async def test_use_is_written_down_at_most_once_an_hour():
+async def test_use_is_written_down_at_most_once_an_hour() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     secrets = await logins.redeem(await logins.make_link_code(), "a")
@@ -138,7 +138,7 @@ async def test_use_is_written_down_at_most_once_an_hour():
 
 
 @pytest.mark.asyncio
-async def test_a_browser_is_let_in_by_the_four_characters_it_shows():
+async def test_a_browser_is_let_in_by_the_four_characters_it_shows() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     code, poll = logins.start_waiting("Chrome on Android")
@@ -157,7 +157,7 @@ async def test_a_browser_is_let_in_by_the_four_characters_it_shows():
 
 
 @pytest.mark.asyncio
-async def test_a_waiting_browser_hears_at_once():
+async def test_a_waiting_browser_hears_at_once() -> None:
     logins = _logins(FakeHub())
     code, poll = logins.start_waiting("x")
     async with asyncio.TaskGroup() as tasks:
@@ -168,7 +168,7 @@ async def test_a_waiting_browser_hears_at_once():
 
 
 @pytest.mark.asyncio
-async def test_browsers_wait_five_minutes_and_not_without_number():
+async def test_browsers_wait_five_minutes_and_not_without_number() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     shown = [logins.start_waiting("x") for _ in range(16)]
@@ -184,7 +184,7 @@ async def test_browsers_wait_five_minutes_and_not_without_number():
 
 
 @pytest.mark.asyncio
-async def test_signing_out_everywhere_ends_logins_codes_and_waiting_browsers():
+async def test_signing_out_everywhere_ends_logins_codes_and_waiting_browsers() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     secrets = await logins.redeem(await logins.make_link_code(), "a")
@@ -199,7 +199,7 @@ async def test_signing_out_everywhere_ends_logins_codes_and_waiting_browsers():
 
 
 @pytest.mark.asyncio
-async def test_the_list_of_logins_holds_nothing_that_lets_anybody_in():
+async def test_the_list_of_logins_holds_nothing_that_lets_anybody_in() -> None:
     hub = FakeHub()
     logins = _logins(hub)
     secrets = await logins.redeem(await logins.make_link_code(), "Firefox on Linux")
@@ -220,7 +220,7 @@ async def test_the_list_of_logins_holds_nothing_that_lets_anybody_in():
             "Firefox on Linux",
         ),
         (
-            "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 15) Chrome/140 Mobile Safari/537.36",
             "Chrome on Android",
         ),
         (
@@ -231,5 +231,5 @@ async def test_the_list_of_logins_holds_nothing_that_lets_anybody_in():
         ("", "a program without a name"),
     ],
 )
-def test_browsers_are_named_in_few_words(agent, words):
+def test_browsers_are_named_in_few_words(agent: str, words: str) -> None:
     assert agent_words(agent) == words

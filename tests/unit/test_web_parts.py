@@ -6,8 +6,8 @@ import sys
 
 import msgspec
 import pytest
-from fakes.web_hub import SESSION, FakeHub
 
+from fakes.web_hub import SESSION, FakeHub
 from upcall.model.document import Button, Choices, Heading, Message, Paragraph, Span
 from upcall.model.platform import Place
 from upcall_adapters.web.config import WebConfig, public_origin
@@ -37,7 +37,7 @@ def _row(local: str, remote: str, state: str, uid: int, inode: int) -> str:
         ("https://inbox.example:8443", "https://inbox.example:8443"),
     ],
 )
-def test_a_public_url_becomes_its_origin(url, origin):
+def test_a_public_url_becomes_its_origin(url: str, origin: str) -> None:
     assert public_origin(url) == origin
 
 
@@ -48,18 +48,18 @@ def test_a_public_url_becomes_its_origin(url, origin):
         "https://inbox.example/x", "https://inbox.example?x", "https://inbox.example:port",
     ],
 )  # fmt: skip
-def test_a_bad_public_url_is_refused_by_name(url):
+def test_a_bad_public_url_is_refused_by_name(url: str) -> None:
     with pytest.raises(msgspec.ValidationError, match="public_url"):
         msgspec.convert({"public_url": url}, WebConfig)
 
 
 @pytest.mark.parametrize("table", [{"port": -1}, {"port": 65536}, {"port": "x"}, {"prot": 1}])
-def test_bad_settings_are_refused(table):
+def test_bad_settings_are_refused(table: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(table, WebConfig)
 
 
-def test_knowing_the_adapter_loads_nothing_heavy():
+def test_knowing_the_adapter_loads_nothing_heavy() -> None:
     code = (
         "import sys; from upcall_adapters.web.spec import SPEC; assert SPEC.name == 'web'; "
         "bad = {'aiohttp', 'asyncio', 'socket', 'ssl'} & set(sys.modules); assert not bad, bad"
@@ -71,7 +71,7 @@ def test_knowing_the_adapter_loads_nothing_heavy():
 # -- port
 
 
-def test_a_configured_port_is_the_only_one_tried():
+def test_a_configured_port_is_the_only_one_tried() -> None:
     assert list(wanted_ports(9000, "8737")) == [9000]
 
 
@@ -79,11 +79,11 @@ def test_a_configured_port_is_the_only_one_tried():
     ("kept", "ports"),
     [(None, [8737, 0]), ("9123", [9123, 0]), ("x", [8737, 0]), ("0", [8737, 0])],
 )
-def test_the_port_of_last_time_comes_first(kept, ports):
+def test_the_port_of_last_time_comes_first(kept: str | None, ports: list[int]) -> None:
     assert list(wanted_ports(None, kept)) == ports
 
 
-def test_a_taken_port_is_named_and_another_one_is_found():
+def test_a_taken_port_is_named_and_another_one_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         wanted = other.getsockname()[1]
         bound = bind((wanted, 0))
@@ -97,7 +97,7 @@ def test_a_taken_port_is_named_and_another_one_is_found():
 # -- peers
 
 
-def test_finds_the_uid_of_the_other_end_only():
+def test_finds_the_uid_of_the_other_end_only() -> None:
     rows = [
         _row("0100007F:2221", "0100007F:C350", "01", 7, 11),
         _row("0100007F:C350", "0100007F:2221", "01", 1000, 12),
@@ -109,7 +109,7 @@ def test_finds_the_uid_of_the_other_end_only():
 
 
 @pytest.mark.skipif(sys.byteorder == "big", reason="the sample table is little endian")
-def test_a_socket_that_nobody_holds_proves_nothing():
+def test_a_socket_that_nobody_holds_proves_nothing() -> None:
     peer, local = ("127.0.0.1", 0xC350), ("127.0.0.1", 0x2221)
     closed = _row("0100007F:C350", "0100007F:2221", "04", 0, 0)
     waiting = _row("0100007F:C350", "0100007F:2221", "06", 0, 5)
@@ -120,7 +120,7 @@ def test_a_socket_that_nobody_holds_proves_nothing():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has the table")
-def test_the_real_table_names_us():
+def test_the_real_table_names_us() -> None:
     import os
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -136,7 +136,7 @@ def test_the_real_table_names_us():
 # -- lowering
 
 
-def test_lowering_makes_one_body_with_visible_text():
+def test_lowering_makes_one_body_with_visible_text() -> None:
     message = Message(
         blocks=(Heading("Que\u202estion"), Paragraph((Span("x"),))),
         plain="Deploy?\x1b[2J\nYes",
@@ -154,7 +154,7 @@ def test_lowering_makes_one_body_with_visible_text():
     assert SPEC.capabilities.repeat == "harmless"
 
 
-def test_lowering_a_bare_message_says_only_its_text():
+def test_lowering_a_bare_message_says_only_its_text() -> None:
     (body,) = lower(Message(blocks=(), plain="hi"), Place("web", "inbox"))
     assert msgspec.json.decode(body.data) == {"plain": "hi"}
 
@@ -162,7 +162,7 @@ def test_lowering_a_bare_message_says_only_its_text():
 # -- presenting
 
 
-def test_foreign_text_is_visible_everywhere():
+def test_foreign_text_is_visible_everywhere() -> None:
     hub = FakeHub()
     nasty = "a\u202eb\x1b[0m\u200bc"
     shown = "a\\u202eb\\x1b[0m\\u200bc"
@@ -184,7 +184,7 @@ def test_foreign_text_is_visible_everywhere():
         assert value == shown
 
 
-def test_long_detail_is_cut_and_counted_unless_asked_for():
+def test_long_detail_is_cut_and_counted_unless_asked_for() -> None:
     ask = FakeHub().raise_ask(detail="x" * 20_000)
     cut = ask_json(ask)
     assert len(cut["detail"]) + cut["detail_hidden"] == 20_000
@@ -194,7 +194,7 @@ def test_long_detail_is_cut_and_counted_unless_asked_for():
     assert whole["detail_hidden"] == 0
 
 
-def test_a_permission_ask_never_shows_a_suggestion():
+def test_a_permission_ask_never_shows_a_suggestion() -> None:
     hub = FakeHub()
     assert ask_json(hub.raise_ask(recommended=0))["recommended"] == 0
     permission = hub.raise_ask(recommended=0, ask_class="permission")
@@ -202,16 +202,16 @@ def test_a_permission_ask_never_shows_a_suggestion():
 
 
 @pytest.mark.parametrize("label", ["Hold", " h\u200bold ", "ANSWER IN WORDS", "Ｄecline"])
-def test_an_option_can_not_pose_as_a_control_of_the_page(label):
+def test_an_option_can_not_pose_as_a_control_of_the_page(label: str) -> None:
     assert label_shown(label).startswith("option: ")
 
 
 @pytest.mark.parametrize("label", ["Yes", "Hold on", "Open", "Deny", "保留", "Да"])
-def test_ordinary_labels_stay_as_they_are(label):
+def test_ordinary_labels_stay_as_they_are(label: str) -> None:
     assert label_shown(label) == label
 
 
-def test_letters_that_look_alike_are_told():
+def test_letters_that_look_alike_are_told() -> None:
     warning = label_warning(2, "Y\u0435s")
     assert warning is not None
     assert "Option 2" in warning
@@ -232,14 +232,14 @@ def test_letters_that_look_alike_are_told():
         ("n" * 300, "n" * 120),
     ],
 )
-def test_a_file_name_is_one_harmless_component(name, safe):
+def test_a_file_name_is_one_harmless_component(name: str, safe: str) -> None:
     assert file_name(name) == safe
 
 
 # -- pages
 
 
-def test_pages_are_counted_and_woken():
+def test_pages_are_counted_and_woken() -> None:
     counts: list[int] = []
     pages = Pages(counts.append)
     with pages.joined("a") as first, pages.joined("b") as second:

@@ -22,9 +22,11 @@ def final(text: str, ref: str | None = "t1") -> TurnStream:
 
 async def slow(made: Host) -> Stock:
     """A client whose socket holds little, and which reads only when it is told to."""
-    raw = socket.create_connection(("127.0.0.1", made.endpoint.port))
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    raw = socket.socket()
+    # Set before connecting it stays; a smaller one makes the kernel's own timers felt.
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 128 * 1024)
     raw.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", made.endpoint.port))
     client = await connect(
         f"{made.url}?token={TOKEN}",
         sock=raw,

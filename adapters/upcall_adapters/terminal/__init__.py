@@ -1,1 +1,1 @@
-"""."""
+"""The terminal channel: `upcall watch` screens."""

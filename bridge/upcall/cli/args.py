@@ -55,7 +55,8 @@ def seconds(text: str, what: str) -> float:
     Raises:
         Usage: it is no duration; the message names *what* and the accepted form.
     """
-    rest, total, seen = text, 0.0, set()
+    rest, total = text, 0.0
+    seen: set[str] = set()
     while rest:
         digits = _number(rest)
         unit = _unit(rest[len(digits) :])

@@ -58,7 +58,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="asks for permission: no default, and never answered by casual words")  # fmt: skip
     add_shared(parser)
     add("--no-wait", action="store_true",
-        help="hand the question to the hub, print its id; collect with `upcall wait`")  # fmt: skip
+        help="hand it to the hub and print its id; see `upcall wait`")  # fmt: skip
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,6 @@ import time
 
 from upcall.cli import choose, results, screen, waiting, where
 from upcall.cli.errors import Failure
-from upcall.cli.prompt import Prompt
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.line import HubLine, LineError, ensure_hub
 from upcall.line.errors import LOST_CODES
@@ -18,6 +17,8 @@ from upcall.line.errors import LOST_CODES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from upcall.cli.prompt import Prompt
 
 HUB_WITHIN_S = 10.0
 SAY_AGAIN_S = 600.0

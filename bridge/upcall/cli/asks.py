@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, asking, exits, results, screen
+from upcall.cli import args, exits, results, screen
 from upcall.line import ensure_hub
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     """Run `upcall asks`."""
     given = parser().read(argv)
     limit = args.count(given.limit, "--limit", _MAX_LIMIT)
-    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+    with ensure_hub(socket="control", note=screen.err) as line:
         found = line.request("asks", state=given.state, limit=limit).get("asks") or []
     if given.json:
         screen.document({"asks": found})

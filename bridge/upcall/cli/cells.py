@@ -33,25 +33,24 @@ def cut(text: str, cells: int) -> str:
 
 
 def wrap(text: str, cells: int) -> list[str]:
-    """Return *text* (already escaped) as lines of at most *cells*, cut at blanks if possible."""
+    """Return escaped *text* as lines of at most *cells*, cut at blanks if possible."""
+    return [line for part in text.expandtabs(4).split("\n") for line in _wrap_one(part, cells)]
+
+
+def _wrap_one(text: str, cells: int) -> list[str]:
     lines: list[str] = []
-    for paragraph in text.expandtabs(4).split("\n"):
-        line, used = "", 0
-        for word in _words(paragraph):
-            wide = width_of(word)
-            if used + wide > cells and line:
-                lines.append(line.rstrip())
-                line, used, word = "", 0, word.lstrip()
-                wide = width_of(word)
-            while wide > cells:
-                head = _head(word, cells)
-                lines.append(head)
-                word = word[len(head) :]
-                wide = width_of(word)
+    line = ""
+    for word in _words(text):
+        if line and width_of(line + word) > cells:
+            lines.append(line.rstrip())
+            line = word.lstrip()
+        else:
             line += word
-            used += wide
-        lines.append(line.rstrip())
-    return lines
+        while width_of(line) > cells:
+            head = _head(line, cells)
+            lines.append(head)
+            line = line[len(head) :]
+    return [*lines, line.rstrip()]
 
 
 def _words(text: str) -> list[str]:

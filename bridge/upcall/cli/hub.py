@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from upcall.cli import args, asking, exits, screen
+from upcall.cli import args, exits, screen
 from upcall.cli.errors import Failure
 from upcall.line import HubLine, LineError, ensure_hub
 from upcall.line.errors import LOST_CODES
@@ -26,6 +26,7 @@ exit codes:
   0 done   1 failure, or no hub is running (status)   2 usage"""
 _STOP_WITHIN_S = 15.0
 _PAUSE_S = 0.05
+_CODES = "exit codes:\n  0 done   1 failure   2 usage"
 
 _ACTIONS = {
     "run": "run the hub here, in the foreground, until it is stopped",
@@ -46,7 +47,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
             help=what,
             description=what.capitalize() + ".",
             prog=f"upcall hub {name}",
-            epilog=f"example:\n  upcall hub {name}\n\nexit codes:\n  0 done   1 failure   2 usage",
+            epilog=f"example:\n  upcall hub {name}\n\n{_CODES}",
         )
         if name == "run":
             action.add_argument(
@@ -87,7 +88,7 @@ def _run(detached: bool) -> int:
 
 
 def _start(*, as_json: bool) -> int:
-    with ensure_hub(asking.HUB_WITHIN_S, note=screen.err) as line:
+    with ensure_hub(note=screen.err) as line:
         hub = line.hub
     if as_json:
         screen.document({"hub": hub})

@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from upcall.cli import args, asking, exits, screen
+from upcall.cli import args, exits, screen
 from upcall.cli.errors import Failure
 from upcall.line import HubLine, ensure_hub
 
@@ -57,7 +57,7 @@ def parser() -> args.Parser:
 def run(argv: Sequence[str]) -> int:
     """Run `upcall inbox`."""
     given = parser().read(argv)
-    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+    with ensure_hub(socket="control", note=screen.err) as line:
         if given.sessions:
             return _list(line, as_json=given.json)
         if given.sign_out_all:
@@ -194,7 +194,8 @@ def forward_line(url: str, environ: Mapping[str, str]) -> str:
     user = screen.one_line(environ.get("USER") or environ.get("LOGNAME") or "user", 40)
     host = screen.one_line(socket.gethostname() or "host", 80)
     return (
-        f"no browser here. From your computer: ssh -N -L {port}:127.0.0.1:{port} {user}@{host}, "
+        "no browser here. From your computer: "
+        f"ssh -N -L {port}:127.0.0.1:{port} {user}@{host}, "
         "then open the link there - or answer here: upcall watch"
     )
 
@@ -204,7 +205,7 @@ def _list(line: HubLine, *, as_json: bool) -> int:
     if as_json:
         screen.document({"logins": found})
         return exits.OK
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for login in found:
         used_ms, pages = int(login.get("used_ms") or 0), int(login.get("pages") or 0)
         rows.append(

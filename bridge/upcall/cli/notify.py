@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, ask, asking, exits, screen, where
+from upcall.cli import args, ask, exits, screen, where
 from upcall.cli.errors import Usage
 from upcall.line import LineError, ensure_hub
 from upcall.line.errors import LOST_CODES
@@ -63,12 +63,12 @@ def run(argv: Sequence[str]) -> int:
 
 def _tell(fields: dict[str, Any]) -> dict[str, Any]:
     try:
-        with ensure_hub(asking.HUB_WITHIN_S, note=screen.err) as line:
+        with ensure_hub(note=screen.err) as line:
             return line.request("notify", **fields)
     except LineError as err:
         # A hub that was just ending: once more, with a new one. Before it answered, that is;
         # a notice that comes twice is better than none.
         if err.code not in LOST_CODES:
             raise
-    with ensure_hub(asking.HUB_WITHIN_S, note=screen.err) as line:
+    with ensure_hub(note=screen.err) as line:
         return line.request("notify", **fields)

@@ -59,10 +59,9 @@ def by(result: dict[str, Any]) -> str:
     person = who.get("name")
     if person is None and channel in _CHANNEL_WORDS:
         return _CHANNEL_WORDS[channel]
-    from upcall.cli.where import name
-
     called = screen.one_line(str(person), 60) if person is not None else "somebody"
-    return f"{called} on {name(channel)}" if channel else called
+    place = "inbox" if channel == "web" else screen.one_line(channel, 40)
+    return f"{called} on {place}" if channel else called
 
 
 def told(result: dict[str, Any], *, here: bool) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from upcall.cli import args, asking, exits, screen
+from upcall.cli import args, exits, screen
 from upcall.cli.errors import Usage
 from upcall.line import ensure_hub
 
@@ -53,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
         if given.action == "add" and not os.path.isdir(path):
             raise Usage(f"FOLDER: {given.path!r} is no folder")
         fields["path"] = path
-    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+    with ensure_hub(socket="control", note=screen.err) as line:
         found = line.request("roots", **fields).get("roots") or []
     if given.json:
         screen.document({"roots": found})

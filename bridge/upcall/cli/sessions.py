@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, asking, exits, screen
+from upcall.cli import args, exits, screen
 from upcall.line import ensure_hub
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def parser() -> args.Parser:
 def run(argv: Sequence[str]) -> int:
     """Run `upcall sessions`."""
     given = parser().read(argv)
-    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+    with ensure_hub(socket="control", note=screen.err) as line:
         answer = line.request("sessions", all=given.all)
     found = answer.get("sessions") or []
     refused = answer.get("refused") or []

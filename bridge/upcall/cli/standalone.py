@@ -120,14 +120,17 @@ class _Alone:
                 if waiting.wait_for([], output, 0)[1]:
                     self._reader_gone = True
                     task.cancel()
-                if prompt is not None and not prompt.is_shown and prompt.is_foreground():
-                    if prompt.take_turn():
-                        prompt.show(self._ask | {"recommended": self._recommended()})
-                        loop.add_reader(prompt.fileno(), self._take_typed, session, prompt)
+                if prompt is not None and self._may_show(prompt):
+                    prompt.show(self._ask | {"recommended": self._recommended()})
+                    loop.add_reader(prompt.fileno(), self._take_typed, session, prompt)
                 await asyncio.sleep(_LOOK_EVERY_S)
         finally:
             if prompt is not None:
                 loop.remove_reader(prompt.fileno())
+
+    @staticmethod
+    def _may_show(prompt: Prompt) -> bool:
+        return not prompt.is_shown and prompt.is_foreground() and prompt.take_turn()
 
     def _recommended(self) -> int | None:
         label = self._ask.get("recommended")
@@ -140,7 +143,9 @@ class _Alone:
         try:
             given = choose.read(self._ask, typed)
             self._answered_here = session.answer(
-                self._ask["id"], _wire(given, multi=self._ask["multi"]), channel="terminal"
+                self._ask["id"],
+                wire_answer(given, multi=self._ask["multi"]),
+                channel="terminal",
             )
         except (choose.NotAnAnswer, InvalidAnswer) as why:
             prompt.again(str(why))
@@ -170,7 +175,7 @@ class _Alone:
         return result
 
 
-def _wire(given: dict[str, Any], *, multi: bool) -> int | str | Choice | None:
+def wire_answer(given: dict[str, Any], *, multi: bool) -> int | str | Choice | None:
     """Return a typed answer as the wire has it; None declines."""
     if given.get("declined"):
         return None

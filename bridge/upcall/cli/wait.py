@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from upcall.cli import args, asking, exits, results, screen, waiting
+from upcall.cli import args, exits, results, screen, waiting
 from upcall.cli.errors import Usage
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.line import LineError, ensure_hub, full_ask_id
@@ -63,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _resolve(text: str) -> str:
     """Return the id that begins with *text*, or belongs to that action."""
-    with ensure_hub(asking.HUB_WITHIN_S, socket="control", note=screen.err) as line:
+    with ensure_hub(socket="control", note=screen.err) as line:
         known = line.request("asks", state="all", limit=1000).get("asks") or []
     prefix = text.removeprefix("ask:")
     found = [ask["id"] for ask in known if str(ask.get("id", "")).startswith(prefix)]
@@ -85,7 +85,7 @@ def _wait(ask_id: str, *, quiet: bool) -> dict[str, Any] | None:
     mentioned = False
     while True:
         try:
-            with ensure_hub(asking.HUB_WITHIN_S, note=screen.err) as line:
+            with ensure_hub(note=screen.err) as line:
                 ask = line.request("wait", ask=ask_id).get("ask") or {}
                 mentioned = False
                 while True:

@@ -288,7 +288,7 @@ def wire_answer(spec: AskSpec, selection: Selection) -> Answer:
     parts: tuple[int | str, ...] = tuple(
         spec.options[index] if _is_unique(spec, index) else index for index in selection.indices
     )
-    if not parts and selection.text is not None:
+    if not parts and selection.text is not None and not spec.multi:
         return selection.text
     if len(parts) == 1 and not spec.multi:
         return parts[0]

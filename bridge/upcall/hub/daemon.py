@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import resource
 import secrets
@@ -45,31 +46,46 @@ def main(detached: bool) -> int:
         The process' exit code.
     """
     os.umask(0o077)
+    stream = None if detached else sys.stderr
     try:
         state = _state_folder()
         runtime = paths.runtime_dir()
         lock = HubLock.acquire(state, runtime)
     except (UpcallError, paths.PathProblem) as exc:
-        return _failed(exc, None if detached else sys.stderr)
-    scrubber = Scrubber()
+        return _failed(exc, stream)
     try:
-        config, problems = _configuration()
-        log = open_log(
-            paths.hub_log(state) if detached else None, config.hub.log_level, scrubber
-        )
-        loaded, channel_problems = load_channels(config)
-        store = Store.open(paths.db_path(state), mask=mask if config.redaction.enabled else str)
+        return _locked(detached, state, runtime, lock)
     except (UpcallError, paths.PathProblem) as exc:
         _write_failure(state, exc)
-        lock.release()
-        return _failed(exc, None if detached else sys.stderr)
-    try:
-        return _serve(
-            config, [*problems, *channel_problems], loaded, store, state, runtime, lock, log
+        return _failed(exc, stream)
+    except Exception as exc:
+        # Nobody sees a detached hub's traceback: it goes to its log, and the next client
+        # is told what happened instead of starting it again and again.
+        logging.getLogger("upcall").exception("hub_crashed")
+        failure = HubError(
+            f"the hub failed: {one_line(repr(exc), 300)}",
+            code="internal",
+            recover=f"see {paths.hub_log(state)}",
         )
+        _write_failure(state, failure)
+        return _failed(failure, stream)
+    finally:
+        lock.release()
+
+
+def _locked(detached: bool, state: str, runtime: str, lock: HubLock) -> int:
+    log_path = paths.hub_log(state) if detached else None
+    scrubber = Scrubber()
+    open_log(log_path, "info", scrubber)
+    config, problems = _configuration()
+    log = open_log(log_path, config.hub.log_level, scrubber)
+    loaded, channel_problems = load_channels(config)
+    problems += channel_problems
+    store = Store.open(paths.db_path(state), mask=mask if config.redaction.enabled else str)
+    try:
+        return _serve(config, problems, loaded, store, state, runtime, lock, log)
     finally:
         store.close_now()
-        lock.release()
 
 
 def _serve(
@@ -101,19 +117,13 @@ def _serve(
         asyncio.run(_until_stopped(hub))
     except BaseExceptionGroup as group:
         ours, others = group.split((UpcallError, paths.PathProblem))
-        if others is not None:
-            log.error("hub_crashed", error=repr(others))
-            raise others from None
+        if others is not None or ours is None:
+            raise
         failure: Any = ours
         while isinstance(failure, BaseExceptionGroup):
             failure = failure.exceptions[0]
-        log.error("hub_failed", error=str(failure))
-        _write_failure(state, failure)
-        return _failed(failure, sys.stderr)
-    except (UpcallError, paths.PathProblem) as exc:
-        log.error("hub_failed", error=str(exc))
-        _write_failure(state, exc)
-        return _failed(exc, sys.stderr)
+        log.error("hub_failed", code=failure.code, error=failure.msg)
+        raise failure from None
     log.info("hub_stopped", reason=hub.stop_reason)
     return EXIT_OK
 

@@ -141,6 +141,9 @@ class Hosting:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __contains__(self, session_id: object) -> bool:
+        return session_id in self._sessions
+
     # --- what the loop releases ------------------------------------------------------------
 
     def host(self, session: SessionRow) -> None:

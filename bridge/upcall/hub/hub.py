@@ -101,6 +101,8 @@ class Hub:
         self._lock = lock
         self._log = log
         self._started_ms = clock.wall_ms()
+        self._own = liveness.identify(os.getpid())
+        self._last_file: hub_json.HubFile | None = None
         self._stop = asyncio.Event()
         self._changes = Changes()
         self._files = SessionFiles(state_dir)
@@ -392,7 +394,6 @@ class Hub:
         self.submit(AskerDied(at=self.moment(), pid=process.pid, start=process.start))
 
     def _write_file(self, *, ended: bool = False) -> None:
-        own = liveness.identify(os.getpid())
         adapter = self.signs_in()
         try:
             ask, control = self._sockets.paths
@@ -400,7 +401,7 @@ class Hub:
             ask, control = paths.socket_paths(self._state_dir)
         content = hub_json.HubFile(
             pid=os.getpid(),
-            pid_start=own.start if own else "",
+            pid_start=self._own.start if self._own else "",
             version=upcall.__version__,
             ask_sock=ask,
             control_sock=control,
@@ -417,16 +418,19 @@ class Hub:
             except (OSError, paths.PathProblem) as exc:
                 self._log.error("hub_json_not_written", error=str(exc))
 
-    _last_file: hub_json.HubFile | None = None
-
     def _moved(self) -> None:
         self._last_file = None
         self._write_file()
 
     async def _keep_file(self) -> None:
         """The inbox's address is known a moment after the start, and may change later."""
+        url = None
         async for _ in self._changes.follow():
-            self._write_file()
+            adapter = self.signs_in()
+            now = adapter.url() if adapter is not None else None
+            if now != url:
+                url = now
+                self._write_file()
 
     async def _push_screens(self) -> None:
         async for _ in self._changes.follow():

@@ -243,7 +243,7 @@ class Links:
         elif _same_endpoint(link.found, found) or self._may_replace(link, found):
             self._retarget(link, found)
         else:
-            self._duplicate(found, one_line(link.found.path))
+            self._duplicate(found, _shown_path(link))
 
     def _may_replace(self, link: Link, found: Found) -> bool:
         if link.found is None:
@@ -476,6 +476,10 @@ def _same_endpoint(one: Found | None, other: Found) -> bool:
         return False
     first, second = one.record, other.record
     return (first.pid, first.port, first.token) == (second.pid, second.port, second.token)
+
+
+def _shown_path(link: Link) -> str:
+    return one_line(link.found.path) if link.found is not None else "an earlier session"
 
 
 def _still_theirs(found: Found) -> bool:

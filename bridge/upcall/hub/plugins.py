@@ -7,6 +7,7 @@ points of the group `upcall.adapters`. One of ours is never replaced by another'
 import importlib
 import importlib.metadata
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,10 +54,10 @@ def find_spec(adapter: str) -> Spec[Any]:
     Raises:
         ConfigInvalid: there is none, or it cannot be loaded.
     """
-    if adapter.isidentifier() and not adapter.startswith("_"):
-        module_name = f"{_OURS}.{adapter}.spec"
-        if importlib.util.find_spec(f"{_OURS}.{adapter}") is not None:
-            return _spec_in(importlib.import_module(module_name), adapter)
+    ours = adapter.isidentifier() and not adapter.startswith("_")
+    if ours and importlib.util.find_spec(f"{_OURS}.{adapter}") is not None:
+        module = f"{_OURS}.{adapter}.spec"
+        return _spec_in(_loaded(lambda: importlib.import_module(module), adapter), adapter)
     points = [
         point
         for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
@@ -69,11 +70,16 @@ def find_spec(adapter: str) -> Spec[Any]:
         )
     if len(points) > 1:
         raise ConfigInvalid(f"several packages bring an adapter called {visible(adapter)!r}")
+    return _spec_in(_loaded(points[0].load, adapter), adapter)
+
+
+def _loaded(load: Callable[[], Any], adapter: str) -> Any:
     try:
-        return _spec_in(points[0].load(), adapter)
-    except ImportError as exc:
+        return load()
+    except Exception as exc:
         raise ConfigInvalid(
-            f"the adapter {visible(adapter)!r} cannot be loaded: {one_line(str(exc))}"
+            f"the adapter {visible(adapter)!r} cannot be loaded: {one_line(repr(exc))}",
+            code="adapter_broken",
         ) from exc
 
 

@@ -107,12 +107,12 @@ class HubSockets:
         self._buffer = ReadBuffer()
         self._porters = {kind: _Porter(kind, self._desk) for kind in _kinds()}
         self._doors: list[_Door] = []
+        self._places = paths.socket_paths(state)
 
     @property
     def paths(self) -> tuple[str, str]:
-        """The paths of the asking and of the controlling socket."""
-        ask, control = (door.path for door in self._doors)
-        return ask, control
+        """The paths of the asking and of the controlling socket, present or last."""
+        return self._places
 
     @property
     def clients(self) -> int:
@@ -198,6 +198,7 @@ class HubSockets:
             await self._open_at(short)
 
     async def _open_at(self, places: tuple[str, str]) -> None:
+        self._places = places
         try:
             for kind, path in zip(_kinds(), places, strict=True):
                 paths.ensure_private_dir(os.path.dirname(path))

@@ -1,0 +1,257 @@
+"""What `upcall watch` shows and what keys do: a state and its drawing. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from upcall.cli import asks, choose, results, screen, where
+from upcall.cli.cells import cut, pad, width_of, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MAX_NOTICES = 20
+UP, DOWN, ENTER, ESCAPE, BACKSPACE, PAGE_UP, PAGE_DOWN = (
+    "up", "down", "enter", "escape", "backspace", "page up", "page down",
+)  # fmt: skip
+
+
+class Wish:
+    """What a key asks for: an `answer` request for the hub, or the end."""
+
+    __slots__ = ("fields", "leave")
+
+    def __init__(self, fields: dict[str, Any] | None = None, *, leave: bool = False) -> None:
+        self.fields = fields
+        self.leave = leave
+
+
+class Watching:
+    """The open asks, which one is looked at, and what is being typed."""
+
+    def __init__(self) -> None:
+        self.asks: list[dict[str, Any]] = []
+        self.sessions: list[dict[str, Any]] = []
+        self.channels: list[dict[str, Any]] = []
+        self.notices: list[str] = []
+        self.chosen: str | None = None
+        self.typed = ""
+        self.typing = False
+        self.says = ""
+        self.is_connected = True
+        self._scroll = 0
+
+    # --- what the hub says ------------------------------------------------------------------
+
+    def take_screen(self, event: dict[str, Any]) -> None:
+        """Take in how things stand. What is looked at stays, as long as it is there."""
+        self.asks = list(event.get("asks") or [])
+        self.sessions = list(event.get("sessions") or [])
+        self.channels = list(event.get("channels") or [])
+        if self.current() is None:
+            if self.typing and self.chosen is not None:
+                self.says = "That question has ended. Your input was not used."
+            self.typing, self.typed, self._scroll = False, "", 0
+            self.chosen = str(self.asks[0].get("id")) if self.asks else None
+
+    def take_notice(self, event: dict[str, Any]) -> None:
+        """Take in what a session said."""
+        session = event.get("session") or {}
+        who = session.get("title") or session.get("program") or session.get("session_id")
+        text = screen.one_line(f"{who}: {event.get('text')}", 400)
+        self.notices = [*self.notices[1 - _MAX_NOTICES :], text]
+
+    def current(self) -> dict[str, Any] | None:
+        """Return the ask that is looked at."""
+        return next((ask for ask in self.asks if ask.get("id") == self.chosen), None)
+
+    # --- what a person types ----------------------------------------------------------------
+
+    def key(self, key: str) -> Wish | None:
+        """Take one key (a character or a name) and return what it asks for."""
+        if self.typing:
+            return self._key_typing(key)
+        if key == "q":
+            return Wish(leave=True)
+        if key in {UP, "k"}:
+            self._move(-1)
+        elif key in {DOWN, "j"}:
+            self._move(1)
+        elif key in {PAGE_UP, PAGE_DOWN}:
+            self._scroll = max(0, self._scroll + (5 if key == PAGE_DOWN else -5))
+        elif key.isascii() and key.isdigit() and 1 <= int(key) <= len(self.asks):
+            self._look_at(self.asks[int(key) - 1])
+        elif key in {ENTER, "a"} and self.current() is not None:
+            self.typing, self.typed, self.says = True, "", ""
+        elif key in {"d", "h"}:
+            return self._special(key)
+        return None
+
+    def _special(self, key: str) -> Wish | None:
+        ask = self.current()
+        if ask is None:
+            return None
+        if key == "h":
+            if not ask.get("can_hold"):
+                self.says = "This program cannot hold its question."
+                return None
+            return Wish(self._fields(ask, hold=not ask.get("held")))
+        if not ask.get("can_decline"):
+            self.says = "This program does not take a decline."
+            return None
+        # Declining ends a question: it takes a word and Enter, like every answer.
+        self.typing, self.typed = True, choose.DECLINE
+        self.says = "Enter declines, Escape does not."
+        return None
+
+    def _key_typing(self, key: str) -> Wish | None:
+        if key == ESCAPE:
+            self.typing, self.typed, self.says = False, "", ""
+        elif key == BACKSPACE:
+            self.typed = self.typed[:-1]
+        elif key == ENTER:
+            return self._submit()
+        elif len(key) == 1:
+            self.typed += key
+        return None
+
+    def _submit(self) -> Wish | None:
+        ask = self.current()
+        if ask is None:
+            self.typing = False
+            return None
+        try:
+            answer = choose.read(ask, self.typed)
+        except choose.NotAnAnswer as why:
+            self.says = str(why)
+            return None
+        self.typing, self.typed, self.says = False, "", "sending…"
+        if answer.get("declined"):
+            return Wish(self._fields(ask, decline=True))
+        if "text" in answer:
+            return Wish(self._fields(ask, values=[answer["text"]]))
+        return Wish(self._fields(ask, values=[f"#{i + 1}" for i in answer["indices"]]))
+
+    @staticmethod
+    def _fields(ask: dict[str, Any], **act: Any) -> dict[str, Any]:
+        return {
+            "ask": ask.get("id"),
+            "revision": ask.get("revision"),
+            "values": [],
+            "decline": False,
+            "hold": None,
+        } | act
+
+    def _move(self, step: int) -> None:
+        if not self.asks:
+            return
+        ids = [ask.get("id") for ask in self.asks]
+        here = ids.index(self.chosen) if self.chosen in ids else 0
+        self._look_at(self.asks[max(0, min(len(ids) - 1, here + step))])
+
+    def _look_at(self, ask: dict[str, Any]) -> None:
+        self.chosen, self._scroll, self.says = str(ask.get("id")), 0, ""
+
+    def told(self, result: dict[str, Any]) -> None:
+        """Say what became of an answer."""
+        outcome = result.get("outcome")
+        if outcome == "answered":
+            self.says = f'{results.by(result)} answered "{results.quote(result)}"'
+        elif outcome == "open":
+            self.says = screen.one_line(str(result.get("reason") or "done"), 200)
+        else:
+            self.says = screen.one_line(str(outcome), 40)
+
+    # --- drawing ----------------------------------------------------------------------------
+
+    def draw(self, columns: int, rows: int) -> list[str]:
+        """Return exactly *rows* lines of at most *columns* cells, without escapes."""
+        columns, rows = max(20, columns), max(8, rows)
+        head = self._head()
+        foot = self._foot(columns)
+        room = rows - 1 - len(foot)
+        listed = self._list(max(1, min(len(self.asks), room // 3)))
+        detail = self._detail(columns, room - len(listed) - 1)
+        body = [head, *listed, "-" * columns, *detail]
+        body = body[: rows - len(foot)]
+        body += [""] * (rows - len(foot) - len(body))
+        return [cut(line, columns) for line in [*body, *foot]]
+
+    def _head(self) -> str:
+        count = len(self.asks)
+        asking = f"{count} open question{'' if count == 1 else 's'}"
+        live = len(self.sessions)
+        places = where.shown([c for c in self.channels if c.get("name") != "terminal"])
+        state = "" if self.is_connected else "  NOT CONNECTED to the hub, trying again"
+        sessions = f"{live} session{'' if live == 1 else 's'}"
+        return f"upcall  {asking}, {sessions}  {places}{state}"
+
+    def _list(self, room: int) -> list[str]:
+        if not self.asks:
+            return ["  nothing is asked right now"]
+        ids = [ask.get("id") for ask in self.asks]
+        here = ids.index(self.chosen) if self.chosen in ids else 0
+        first = max(0, min(here - room // 2, len(ids) - room))
+        rows = [asks.row(ask) for ask in self.asks[first : first + room]]
+        wide = [max(width_of(row[i]) for row in rows) for i in (1, 2)]
+        return [
+            f"{'>' if first + i == here else ' '} {first + i + 1:>2} "
+            f"{pad(row[1], wide[0])}  {pad(row[2], wide[1])}  {row[3]}"
+            for i, row in enumerate(rows)
+        ]
+
+    def _detail(self, columns: int, room: int) -> list[str]:
+        ask = self.current()
+        if ask is None:
+            return [screen.one_line(text, columns) for text in self.notices[-max(1, room) :]]
+        lines = [_origin(ask), ""]
+        lines += wrap(screen.visible(str(ask.get("question")), newlines=True), columns)
+        if ask.get("detail"):
+            lines += ["", *wrap(screen.visible(ask["detail"], newlines=True), columns)]
+        options = [str(option) for option in ask.get("options") or []]
+        details = ask.get("option_details") or []
+        tail = [""]
+        for index, label in enumerate(options):
+            mark = "  (suggested by the program)" if ask.get("recommended") == index else ""
+            number = choose.number_of(index, options)
+            tail += wrap(f"  {number:>3} {screen.visible(label)}{mark}", columns)
+            if index < len(details) and details[index]:
+                tail += wrap(f"      {screen.visible(details[index])}", columns)
+        if ask.get("note"):
+            tail.append(screen.one_line(str(ask["note"]), 300))
+        # The choices are always on the screen; what is long above them scrolls.
+        space = max(1, room - len(tail))
+        if len(lines) > space:
+            self._scroll = min(self._scroll, len(lines) - space)
+            more = len(lines) - space - self._scroll
+            lines = lines[self._scroll : self._scroll + space]
+            if more:
+                lines[-1] = f"... {more + 1} more lines: page down"
+        return [*lines, *tail]
+
+    def _foot(self, columns: int) -> list[str]:
+        if not self.typing:
+            keys = "up/down or number: pick   Enter: answer   d: decline   h: hold   q: quit"
+            return [self.says, keys]
+        shown = screen.visible(self.typed)
+        while width_of(shown) > columns - 12:
+            shown = shown[1:]
+        return [self.says or "Enter sends, Escape does not", f"answer > {shown}"]
+
+
+def _origin(ask: dict[str, Any]) -> str:
+    session = ask.get("session") or {}
+    names = ("title", "repo", "branch", "machine", "program")
+    parts = [screen.one_line(str(session[name]), 40) for name in names if session.get(name)]
+    words = [screen.one_line(str(ask.get("id")), 20), *dict.fromkeys(parts)]
+    words.append(f"{screen.age(int(ask.get('raised_ms') or 0))} ago")
+    deadline_ms = ask.get("deadline_ms")
+    if ask.get("held"):
+        words.append("held")
+    elif isinstance(deadline_ms, int):
+        left_s = deadline_ms / 1000 - time.time()
+        words.append(f"{screen.duration(left_s)} left" if left_s > 0 else "time is up")
+    if ask.get("class") == "permission":
+        words.append("asks for permission")
+    return " · ".join(words)

@@ -1,0 +1,501 @@
+"""The inbox in a real headless Chromium, with a hub in memory."""
+
+import asyncio
+import base64
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from fakes.web_client import running
+from fakes.web_hub import SESSION, FakeHub, ManualClock
+from upcall.model.ask import AnsweredBy, Selection
+from upcall.model.platform import Answered, Texted
+from upcall.model.views import NoticeView
+from upcall_adapters.web.adapter import WebInbox
+
+CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+MISSING = [path for path in (CHROMIUM, DRIVER) if not os.path.exists(path)]
+REQUIRED = os.environ.get("UPCALL_TEST_BROWSER") == "required"
+WAIT_S = 20.0
+ResultT = TypeVar("ResultT")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(
+        bool(MISSING) and not REQUIRED,
+        reason="browser tests need " + " and ".join(MISSING or ["nothing more"]),
+    ),
+]
+
+
+class RealClock(ManualClock):
+    """The page compares the hub's clock with its own, so this one runs."""
+
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+
+@dataclass
+class Stage:
+    """A running inbox on a loop of its own, and the browser that looks at it."""
+
+    hub: FakeHub
+    inbox: WebInbox
+    loop: asyncio.AbstractEventLoop
+    page: WebDriver
+
+    def call(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)
+
+    def in_hub(self, act: Callable[[FakeHub], ResultT]) -> ResultT:
+        async def acted() -> ResultT:
+            return act(self.hub)
+
+        return self.call(acted())
+
+    def until(self, test: Callable[[], Any], what: str) -> Any:
+        waiter = WebDriverWait(self.page, WAIT_S, 0.05)
+        return waiter.until(lambda _: test(), f"waited for: {what}")
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.page.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        found: WebElement = self.until(lambda: next(iter(self.all(selector)), None), selector)
+        return found
+
+    def card(self, ask_id: str, rest: str = "") -> str:
+        return f'[data-ask="{ask_id}"] {rest}'
+
+    def press(self, selector: str) -> None:
+        """Press as a person does: on what has stood still for more than half a second."""
+        node = self.one(selector)
+        settled = "return performance.now()"
+        began = self.page.execute_script(settled)
+        self.until(lambda: self.page.execute_script(settled) - began > 550, "a look")
+        self.click(node)
+
+    def click(self, node: WebElement) -> None:
+        self.page.execute_script("arguments[0].scrollIntoView({block: 'center'})", node)
+        node.click()
+
+    def state_is(self, ask_id: str, words: str) -> None:
+        selector = self.card(ask_id, "> .state")
+        self.until(lambda: words in self.one(selector).text, f"{ask_id}: {words}")
+
+    def answers(self) -> list[Answered]:
+        return [event for event in self.hub.events if isinstance(event, Answered)]
+
+    def sign_in(self) -> None:
+        self.page.get(self.call(self.inbox.sign_in("link", None))["url"])
+        self.live()
+
+    def live(self) -> None:
+        self.until(lambda: self.one("body").get_attribute("data-live") == "yes", "live")
+
+    def emulate(self, *, width: int = 360, height: int = 740, theme: str = "light") -> None:
+        assert isinstance(self.page, webdriver.Chrome)
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": theme}]
+        self.page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def _chromium(folder: str) -> webdriver.Chrome:
+    if MISSING:
+        pytest.fail(f"UPCALL_TEST_BROWSER=required, but {MISSING} is not there")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (
+        "--headless", "--disable-dev-shm-usage", "--disable-background-networking",
+        "--disable-component-update", "--no-first-run", f"--user-data-dir={folder}",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    if os.getuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(DRIVER))
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    driver = _chromium(str(tmp_path_factory.mktemp("chromium")))
+    driver.set_page_load_timeout(WAIT_S)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.fixture
+def stage(chromium: webdriver.Chrome) -> Iterator[Stage]:
+    hub = FakeHub(RealClock())
+    ready: Future[tuple[WebInbox, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        done = asyncio.Event()
+        async with running(hub) as inbox:
+            ready.set_result((inbox, asyncio.get_running_loop(), done))
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="inbox")
+    thread.start()
+    inbox, loop, done = ready.result(WAIT_S)
+    stage = Stage(hub, inbox, loop, chromium)
+
+    def console() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = chromium.execute("getLog", {"type": "browser"})["value"]
+        return found
+
+    try:
+        stage.emulate()
+        chromium.get("about:blank")
+        console()
+        yield stage
+        severe = [entry["message"] for entry in console() if entry["level"] == "SEVERE"]
+        # What the browser itself notes of refused and failed requests is no fault of a page.
+        noise = ("net::ERR", "Failed to load resource", "WebSocket connection to")
+        assert [text for text in severe if not any(word in text for word in noise)] == []
+    finally:
+        chromium.get("about:blank")
+        loop.call_soon_threadsafe(done.set)
+        thread.join(WAIT_S)
+
+
+def test_the_terminal_lets_in_the_browser_that_shows_four_characters(stage: Stage) -> None:
+    url = stage.inbox.url()
+    assert url is not None
+    stage.page.get(url)
+    code = stage.until(lambda: stage.one("#sign-in-code").text, "four characters")
+    assert len(code) == 4
+    stage.call(stage.inbox.sign_in("approve", code))
+    stage.live()
+    assert "Nothing is asked" in stage.one("#ask-none").text
+
+
+def test_a_link_signs_in_once_and_leaves_no_code_in_the_address(stage: Stage) -> None:
+    link = stage.call(stage.inbox.sign_in("link", None))["url"]
+    stage.page.get(link)
+    stage.live()
+    assert stage.page.current_url == stage.inbox.url()
+    stage.page.execute_script("localStorage.clear()")
+    stage.page.get("about:blank")
+    stage.page.get(link)
+    stage.until(lambda: "already used" in stage.one("#sign-in-words").text, "an explanation")
+    assert "--sign-out-all" in stage.one("#sign-in-help").text
+
+
+def test_one_choice_is_answered_by_a_press(stage: Stage) -> None:
+    stage.hub.takes_at_once = False
+    ask = stage.in_hub(lambda hub: hub.raise_ask("Deploy?", recommended=1))
+    stage.sign_in()
+    card = stage.card(ask.id)
+    assert stage.page.title == "(1) upcall"
+    facts = stage.one(card + ".card-head").text
+    for fact in ("release.py", "shop", "on main", "laptop", "asked", ask.id):
+        assert fact in facts
+    assert [one.text for one in stage.all(card + ".suggested")] == ["suggested by the program"]
+    stage.press(card + '.option[data-index="0"]')
+    stage.state_is(ask.id, "waiting for the program to take it")
+    focus = stage.page.switch_to.active_element
+    assert "state" in (focus.get_attribute("class") or "")
+    assert stage.page.title == "upcall"
+    stage.in_hub(lambda hub: hub.finish(ask.id))
+    stage.state_is(ask.id, "the program took it: “Yes”")
+    (event,) = stage.answers()
+    assert (event.indices, event.revision) == ((0,), ask.revision)
+
+
+def test_several_choices_are_sent_together_within_their_bounds(stage: Stage) -> None:
+    ask = stage.in_hub(
+        lambda hub: hub.raise_ask(
+            "Regions?",
+            options=("eu", "us", "ap"),
+            multi=True,
+            min_selected=1,
+            max_selected=2,
+        )
+    )
+    stage.sign_in()
+    card = stage.card(ask.id)
+    send, boxes = card + ".options > .go", card + "input[type=checkbox]"
+    stage.press(send)
+    stage.state_is(ask.id, "choose at least 1")
+    for box in stage.all(boxes):
+        box.click()
+    stage.press(send)
+    stage.state_is(ask.id, "choose at most 2; 3 are chosen")
+    assert stage.answers() == []
+    stage.all(boxes)[1].click()
+    assert stage.one(send).text == "Send 2 chosen"
+    stage.press(send)
+    stage.state_is(ask.id, "the program took it: “eu”, “ap”")
+    assert [event.indices for event in stage.answers()] == [(0, 2)]
+
+
+def test_words_are_kept_through_a_reload_and_sent(stage: Stage) -> None:
+    ask = stage.in_hub(
+        lambda hub: hub.raise_ask("Which name?", options=("old",), free_text=True)
+    )
+    stage.sign_in()
+    card = stage.card(ask.id)
+    stage.press(card + "[aria-expanded]")
+    stage.one(card + "textarea").send_keys("two\nlines")
+    stage.page.refresh()
+    stage.live()
+    assert stage.one(card + "textarea").get_attribute("value") == "two\nlines"
+    stage.press(card + ".words .go")
+    stage.state_is(ask.id, "the program took it")
+    assert [event.text for event in stage.answers()] == ["two\nlines"]
+
+
+def test_declining_and_holding_are_offered_where_they_work(stage: Stage) -> None:
+    plain, ask = stage.in_hub(
+        lambda hub: (hub.raise_ask(), hub.raise_ask(can_decline=True, can_hold=True))
+    )
+    stage.sign_in()
+    assert stage.all(stage.card(plain.id, ".own")) == []
+    stage.press(stage.card(ask.id, ".own button:first-child"))
+    stage.until(lambda: "on hold" in stage.one(stage.card(ask.id)).text, "on hold")
+    stage.until(
+        lambda: stage.one(stage.card(ask.id, ".own button")).text == "Let the clock run",
+        "the way back",
+    )
+    stage.press(stage.card(ask.id, ".own button:last-child"))
+    stage.state_is(ask.id, "declined by sam on web")
+    assert [(event.hold, event.decline) for event in stage.answers()] == [
+        (True, False),
+        (None, True),
+    ]
+
+
+def test_a_permission_is_asked_for_again_before_it_is_sent(stage: Stage) -> None:
+    ask = stage.in_hub(
+        lambda hub: hub.raise_ask(
+            "Run it?",
+            ask_class="permission",
+            options=("Allow", "Deny"),
+            detail="rm -r build " + "x" * 9000,
+            recommended=0,
+        )
+    )
+    stage.sign_in()
+    card = stage.card(ask.id)
+    assert stage.all(card + ".suggested") == []
+    first, second = stage.all(card + ".option")
+    assert first.size == second.size
+    assert first.value_of_css_property("color") == second.value_of_css_property("color")
+    stage.press(card + ".option")
+    assert "characters of it are not shown" in stage.one(card + ".confirm-words").text
+    stage.click(stage.one(card + ".confirm .go"))  # at once: not what the finger was aimed at
+    assert stage.answers() == []
+    stage.press(card + ".confirm .plain")
+    assert stage.all(card + ".confirm") == []
+    stage.press(card + ".option")
+    stage.press(card + ".confirm .go")
+    stage.state_is(ask.id, "the program took it: “Allow”")
+    assert len(stage.answers()) == 1
+
+
+def test_what_is_new_comes_live_and_never_moves_what_is_in_use(stage: Stage) -> None:
+    first = stage.in_hub(lambda hub: hub.raise_ask("First?", options=(), free_text=True))
+    stage.sign_in()
+    stage.one(stage.card(first.id, "textarea")).send_keys("still typing")
+    before = stage.one(stage.card(first.id)).rect
+    second = stage.in_hub(lambda hub: hub.raise_ask("Second?"))
+    bar = stage.one("#new-bar")
+    stage.until(lambda: bar.text == "1 new question - show", "the bar")
+    assert stage.all(stage.card(second.id)) == []
+    assert stage.page.title == "(2) upcall"
+    assert stage.one(stage.card(first.id)).rect["height"] == before["height"]
+    assert "Second?" in (stage.one("#announce").get_attribute("textContent") or "")
+    bar.click()
+    stage.one(stage.card(second.id))
+    stage.click(stage.one(stage.card(second.id, ".option")))  # too early to be meant
+    assert stage.answers() == []
+    stage.press(stage.card(second.id, ".option"))
+    stage.state_is(second.id, "the program took it: “Yes”")
+    kept = stage.one(stage.card(first.id, "textarea")).get_attribute("value")
+    assert kept == "still typing"
+
+
+def test_an_answer_from_elsewhere_is_named(stage: Stage) -> None:
+    ask, gone = stage.in_hub(lambda hub: (hub.raise_ask(), hub.raise_ask("And this?")))
+    stage.sign_in()
+    stage.in_hub(
+        lambda hub: hub.close_ask(
+            ask.id, "answered", Selection((1,), ("No",)), AnsweredBy("kim", "telegram")
+        )
+    )
+    stage.state_is(ask.id, "answered by kim on telegram: “No”")
+    stage.in_hub(lambda hub: hub.close_ask(gone.id, "cancelled"))
+    stage.state_is(gone.id, "the program withdrew its question")
+    assert stage.all(stage.card(ask.id, ".option")) == []
+
+
+def test_a_changed_question_takes_no_old_answer(stage: Stage) -> None:
+    ask = stage.in_hub(lambda hub: hub.raise_ask("Delete one?"))
+    stage.sign_in()
+    stage.in_hub(lambda hub: hub.change_ask(ask.id, question="Delete all?", revision="new"))
+    stage.state_is(ask.id, "The program changed its question. Nothing was sent.")
+    assert "Delete all?" in stage.one(stage.card(ask.id, "legend")).text
+    stage.click(stage.one(stage.card(ask.id, ".option")))
+    assert stage.answers() == []
+
+
+def test_without_a_connection_nothing_is_sent_and_the_draft_is_kept(stage: Stage) -> None:
+    ask = stage.in_hub(lambda hub: hub.raise_ask("Words?", options=(), free_text=True))
+    stage.sign_in()
+    card = stage.card(ask.id)
+    stage.one(card + "textarea").send_keys("draft")
+    assert isinstance(stage.page, webdriver.Chrome)
+    stage.page.set_network_conditions(offline=True, latency=0, throughput=0)
+    try:
+        stage.until(lambda: stage.one("#offline").is_displayed(), "the banner")
+        assert "Nothing you press is sent" in stage.one("#offline").text
+        stage.press(card + ".go")
+        stage.state_is(ask.id, "not sent, no connection")
+    finally:
+        stage.page.delete_network_conditions()
+    stage.live()
+    assert stage.answers() == []
+    stage.press(card + ".go")
+    stage.state_is(ask.id, "the program took it")
+    assert [event.text for event in stage.answers()] == ["draft"]
+
+
+def test_hostile_text_stays_text(stage: Stage) -> None:
+    vectors = (
+        "<img src=x onerror=\"document.title='pwned'\">",
+        "<script>document.title='pwned'</script>",
+        "[x](javascript:alert(1)) ![i](http://evil.example/i.png)",
+        '"><svg onload=alert(1)>',
+        "abc\u202edef\u200b\x1b[31m",
+    )
+    question = "\n".join(vectors)
+    session = SESSION
+    ask = stage.in_hub(
+        lambda hub: hub.raise_ask(
+            question, detail=question, options=vectors[:4], session=session
+        )
+    )
+    stage.sign_in()
+    shown = stage.one(stage.card(ask.id, "legend")).text
+    for vector in vectors[:4]:
+        assert vector in shown
+    assert "abc\\u202edef\\u200b\\x1b[31m" in shown
+    assert stage.all("#ask-list img, #ask-list script, #ask-list svg, #ask-list a") == []
+    assert stage.page.title == "(1) upcall"
+    assert stage.all(stage.card(ask.id, ".question[dir=auto]"))
+
+
+def test_sessions_notices_and_history(stage: Stage) -> None:
+    png = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+
+    def fill(hub: FakeHub) -> None:
+        hub.files["f1"] = ("chart.png", "image/png", png)
+        now = hub.clock.wall_ms()
+        hub.notice_list = [
+            NoticeView(1, SESSION.session_id, "idle", "all done", now),
+            NoticeView(2, SESSION.session_id, "attachment", "", now, "f1", "chart.png"),
+        ]
+        for number in range(25):
+            ask = hub.raise_ask(f"Old {number}?")
+            hub.close_ask(
+                ask.id, "answered", Selection((0,), ("Yes",)), AnsweredBy("sam", "web")
+            )
+
+    stage.in_hub(fill)
+    stage.emulate(width=1200, height=800)
+    stage.sign_in()
+    assert "all done" in stage.one("#notice-list").text
+    stage.press(".attachment button")
+    image = stage.one(".attachment img")
+    stage.until(
+        lambda: stage.page.execute_script("return arguments[0].naturalWidth", image) == 1,
+        "a decoded image",
+    )
+    stage.until(lambda: len(stage.all("#history-list .row")) == 20, "a page of history")
+    stage.press("#history-more")
+    stage.until(lambda: len(stage.all("#history-list .row")) == 25, "the rest")
+    assert "Old 24?" in stage.all("#history-list .row")[0].text
+    stage.one("#session-list textarea").send_keys("look at the log")
+    stage.press("#session-list .go")
+    stage.until(lambda: "passed to the session" in stage.one("#session-list").text, "passed")
+    (event,) = [event for event in stage.hub.events if isinstance(event, Texted)]
+    assert (event.session_id, event.text) == (SESSION.session_id, "look at the log")
+
+
+def test_a_keyboard_is_enough(stage: Stage) -> None:
+    ask = stage.in_hub(lambda hub: hub.raise_ask())
+    stage.sign_in()
+    body = stage.one("body")
+    for key in ("y", "1", "a", Keys.ENTER, Keys.SPACE):
+        body.send_keys(key)
+    assert stage.answers() == []
+    for _ in range(20):
+        stage.page.switch_to.active_element.send_keys(Keys.TAB)
+        if stage.page.switch_to.active_element.get_attribute("data-index") == "0":
+            break
+    focused = stage.page.switch_to.active_element
+    assert focused.value_of_css_property("outline-style") == "solid"
+    focused.send_keys(Keys.ENTER)
+    stage.state_is(ask.id, "the program took it: “Yes”")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "font"), [(360, 100), (320, 200), (1200, 100)])
+def test_every_size_and_theme_is_readable(
+    stage: Stage, theme: str, width: int, font: int
+) -> None:
+    stage.in_hub(
+        lambda hub: [
+            hub.raise_ask(
+                "Run this?" * 3,
+                detail="x" * 500,
+                options=("Yes", "an option of " + "many letters " * 9),
+                can_decline=True,
+                can_hold=True,
+                free_text=True,
+            ),
+            hub.raise_ask("w" * 300, options=("a" * 200, "b" * 200), multi=True),
+        ]
+    )
+    stage.emulate(width=width, height=740, theme=theme)
+    stage.sign_in()
+    stage.page.execute_script(f"document.documentElement.style.fontSize = '{font}%'")
+    overflow = stage.page.execute_script(
+        "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    assert overflow <= 0
+    small = stage.page.execute_script(
+        "return [...document.querySelectorAll('#asks button, #asks label.option')]"
+        ".filter((one) => one.offsetHeight && (one.offsetHeight < 44 || one.offsetWidth < 44))"
+        ".map((one) => one.textContent)"
+    )
+    assert small == []
+    background, ink = stage.page.execute_script(
+        "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]"
+    )
+    dark = sum(map(int, background[4:-1].split(","))) < 200
+    assert dark == (theme == "dark")
+    assert background != ink
+    # A picture of one colour compresses to a few kB; a page of text does not.
+    assert len(stage.page.get_screenshot_as_png()) > 8000

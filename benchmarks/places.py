@@ -100,6 +100,9 @@ class Child:
 
 HUB = """
 import json, os, sys, time
+# In a user's installation there is no rich; here import-linter brings it, and structlog
+# would load it.
+sys.modules["rich"] = None
 from upcall.hub import daemon, plugins
 real = plugins.load_channels
 class Recorder:

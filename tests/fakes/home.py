@@ -224,9 +224,16 @@ class Line:
 
     def request(self, op: str, /, *, within_s: float = SOON_S, **fields: Any) -> Json:
         """Send a request and return its answer, also if it is a refusal."""
+        return self.answer_to(self.post(op, **fields), within_s=within_s)
+
+    def post(self, op: str, /, **fields: Any) -> int:
+        """Send a request and return its number."""
         self._ids += 1
-        number = self._ids
-        self.send({"id": number, "op": op, **fields})
+        self.send({"id": self._ids, "op": op, **fields})
+        return self._ids
+
+    def answer_to(self, number: int, *, within_s: float = SOON_S) -> Json:
+        """Return the answer to the request *number*; events meanwhile are kept."""
         until = time.monotonic() + within_s
         while True:
             found = self._next(until - time.monotonic())

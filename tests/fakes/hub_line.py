@@ -60,6 +60,7 @@ class FakeHub:
         seen: (op, request) of every request, in order.
         handlers: replaces what an op does, by name.
         channels: what asks are told of where they show.
+        after_ask: called with an ask after its asker was told of it.
     """
 
     def __init__(self, state: str, *, version: str = "0.1.0", pid: int | None = None) -> None:
@@ -70,6 +71,7 @@ class FakeHub:
         self.seen: list[tuple[str, Json]] = []
         self.handlers: dict[str, Handler] = {}
         self.channels: list[Json] = INBOX_SEEN
+        self.after_ask: Callable[[Json], object] | None = None
         self.stopped = threading.Event()
         self._changed = threading.Condition()
         self._waiters: dict[str, list[tuple[Client, int]]] = {}
@@ -111,6 +113,8 @@ class FakeHub:
             listener.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(paths.hub_json(self.state))
         for client in list(self._clients):
             client.drop()
         self.stopped.set()
@@ -207,8 +211,8 @@ class FakeHub:
                 with self._changed:
                     self.seen.append((request["op"], request))
                     self._changed.notify_all()
-                if request["op"] == "ask" and answer is not None:
-                    self._after_ask(client, request)
+                if request["op"] == "ask" and self.after_ask and request["ask"]["id"] in self.asks:
+                    self.after_ask(self.asks[request["ask"]["id"]])
         self._clients.discard(client)
 
     def _answer(self, client: Client, request: Json) -> Json | None:
@@ -265,9 +269,6 @@ class FakeHub:
         if request["wait"]:
             self._waiters.setdefault(given["id"], []).append((client, request["id"]))
         return {"ask": ask, "channels": self.channels}
-
-    def _after_ask(self, client: Client, request: Json) -> None:
-        """For scripts: called when an ask was answered with its state."""
 
     def _op_wait(self, client: Client, request: Json) -> Json:
         ask = self._known(request)

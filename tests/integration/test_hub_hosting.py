@@ -30,6 +30,7 @@ from upcall.model.frames import (
     SessionClosed,
     Unknown,
     UserMessage,
+    WireFrame,
 )
 from upcall.model.ids import ActionId, SessionId
 from upcall.model.rows import SessionRow
@@ -84,7 +85,7 @@ class Client:
         self.frames.append(frame)
         self._arrived.set()
 
-    def send(self, frame: Reply | AskHold | UserMessage | ConfigCommand | Ping) -> None:
+    def send(self, frame: WireFrame) -> None:
         assert self.connection is not None
         self.connection.send(frame)
 

@@ -22,7 +22,7 @@ from upcall.core.actions import (
     wire_answer,
 )
 from upcall.model.ask import AskSpec
-from upcall.model.errors import UsageError
+from upcall.model.errors import UpcallError, UsageError
 from upcall.model.frames import ActionNeeded, Choice, Reply, decode, encode
 from upcall.model.ids import ActionId, ConnectionId, ReplyKey
 
@@ -54,11 +54,15 @@ ANSWERS = (
 )
 
 
+def check_printable(error: UpcallError) -> None:
+    assert error.msg.isprintable()
+
+
 def checked(spec: AskSpec) -> AskSpec | None:
     try:
         return check_ask(spec)
     except UsageError as exc:
-        assert exc.msg.isprintable()
+        check_printable(exc)
         return None
 
 
@@ -96,7 +100,7 @@ def test_a_selection_is_within_the_bounds_and_reads_the_same_at_the_session(
     try:
         selection = read_answer(spec, answer)
     except InvalidAnswer as exc:
-        assert exc.msg.isprintable()
+        check_printable(exc)
         return
     assert list(selection.indices) == sorted(set(selection.indices))
     assert selection.labels == tuple(spec.options[i] for i in selection.indices)

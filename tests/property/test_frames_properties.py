@@ -21,8 +21,26 @@ from upcall.model.frames import (
 from upcall.model.ids import ConnectionId
 
 KEYS = st.sampled_from(
-    ["type", "id", "answer", "token", "sessionId", "options", "nonce", "selected", "controlId"]
-    + ["custom", "decline", "hold", "text", "phase", "error", "ok", "capabilities", "x"]
+    [
+        "type",
+        "id",
+        "answer",
+        "token",
+        "sessionId",
+        "options",
+        "nonce",
+        "selected",
+        "controlId",
+        "custom",
+        "decline",
+        "hold",
+        "text",
+        "phase",
+        "error",
+        "ok",
+        "capabilities",
+        "x",
+    ]
 )
 SCALARS = (
     st.none()
@@ -42,6 +60,10 @@ FRAMES = st.dictionaries(KEYS, VALUES, max_size=8).flatmap(
 )
 
 
+def check_printable(error: MalformedFrame) -> None:
+    assert error.msg.isprintable()
+
+
 class Nothing:
     def open_asks(self) -> list[ActionNeeded]:
         return []
@@ -55,7 +77,7 @@ def test_decoding_never_surprises(value: Any) -> None:
     try:
         frame = decode(json.dumps(value))
     except MalformedFrame as exc:
-        assert exc.msg.isprintable()
+        check_printable(exc)
         return
     if isinstance(frame, Unknown):
         assert frame.type not in TYPES
@@ -69,7 +91,7 @@ def test_any_bytes_are_refused_unless_they_are_an_object_with_a_type(data: bytes
     try:
         decode(data)
     except MalformedFrame as exc:
-        assert exc.msg.isprintable()
+        check_printable(exc)
     else:
         assert "type" in json.loads(data)
 

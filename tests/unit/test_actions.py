@@ -444,4 +444,4 @@ def test_the_program_itself_may_answer_decline_and_withdraw() -> None:
 def test_verdicts_do_not_change() -> None:
     verdict = book().reply(C, reply())
     with pytest.raises(dataclasses.FrozenInstanceError):
-        verdict.ending = None  # type: ignore[misc, union-attr, assignment]
+        verdict.ending = None  # type: ignore[misc, union-attr]

@@ -62,11 +62,11 @@ def test_writes_every_vector_as_it_read_it(vector: dict[str, Any]) -> None:
 
 
 def test_has_a_vector_for_every_type() -> None:
-    assert frames.TYPES <= {
+    assert {
         vector["frame"]["type"]
         for vector in FRAMES
         if isinstance(vector["frame"], dict) and vector["expect"] == "frame"
-    }
+    } >= frames.TYPES
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,13 @@ def test_has_a_vector_for_every_type() -> None:
         "x",
         "nul",
         '"x"',
-        "[" * 100_000,
+        "[" * 100000,
         '{"type":"x",',
         b"\xff",
         b'{"type":"ping","nonce":"\xff"}',
-    ]
-    + ['{"type":"ping","nonce":"\\ud800"}', '{"type":"ping","nonce":"a","nonce":5}'],
+        '{"type":"ping","nonce":"\\ud800"}',
+        '{"type":"ping","nonce":"a","nonce":5}',
+    ],
 )
 def test_what_is_not_json_is_malformed(text: str | bytes) -> None:
     with pytest.raises(MalformedFrame):
@@ -127,7 +128,7 @@ def test_the_schema_names_every_frame() -> None:
         **made["SessionFrame"]["discriminator"]["mapping"],
         **made["ClientFrame"]["discriminator"]["mapping"],
     }
-    assert frames.TYPES | control.REQUEST_TYPES <= set(mapping)
+    assert set(mapping) >= frames.TYPES | control.REQUEST_TYPES
     assert made["Reply"]["required"] == ["type", "id", "token"]
 
 

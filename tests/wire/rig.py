@@ -138,10 +138,13 @@ class Stock:
     async def close_code(self) -> int:
         """Read until the connection is closed and return the code."""
         with pytest.raises(ConnectionClosed) as closed:
-            while True:
-                await self.socket.recv()
+            await self._read_to_end()
         received = closed.value.rcvd
         return 1006 if received is None else received.code
+
+    async def _read_to_end(self) -> None:
+        while True:
+            await self.socket.recv()
 
 
 @asynccontextmanager

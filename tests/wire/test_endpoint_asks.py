@@ -74,7 +74,7 @@ async def test_gives_each_reason_for_not_taking_a_reply() -> None:
             assert rejected == [{"type": "reply_rejected", "id": action, "reason": reason}], (
                 fields
             )
-        assert made.book.is_open(closed)  # type: ignore[arg-type]
+        assert made.book.is_open(closed)
         assert "reply_rejected" not in types(await other.until_pong())
 
 

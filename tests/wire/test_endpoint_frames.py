@@ -1,6 +1,8 @@
 """What an endpoint says and how it takes what it is told, seen by the stock client."""
 
 import json
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -94,8 +96,6 @@ async def test_omits_what_is_absent_and_always_says_whether_words_are_taken() ->
         '{"type":3}',
         '{"type":"ping"}',
         '{"type":"ping","nonce":1}',
-    ]
-    + [
         '{"type":"reply","answer":1,"token":"t"}',
         '{"type":"ping","nonce":"\\ud800"}',
         "[" * 5000,
@@ -136,7 +136,7 @@ async def test_takes_a_fragmented_message() -> None:
     async with host() as made, stock(made) as client:
         await client.until_pong()
 
-        async def parts():  # type: ignore[no-untyped-def]
+        async def parts() -> AsyncIterator[str]:
             for part in ('{"type":"pi', 'ng","non', 'ce":"f"}'):
                 yield part
 
@@ -168,7 +168,7 @@ async def test_refuses_fragments_that_add_up_to_too_much() -> None:
     async with host() as made, stock(made) as client:
         await client.until_pong()
 
-        async def parts():  # type: ignore[no-untyped-def]
+        async def parts() -> AsyncIterator[str]:
             for _ in range(3):
                 yield "x" * 100 * 1024
 
@@ -229,7 +229,7 @@ async def test_hands_messages_and_settings_on_and_drops_those_with_a_wrong_token
 async def test_says_at_once_that_it_serves_no_control_plane() -> None:
     async with host() as made, stock(made) as client:
         await client.until_pong()
-        cases = {
+        cases: dict[str, tuple[dict[str, Any], str]] = {
             "control_request": ({"operation": "turn.prompt"}, "control_response"),
             "query_request": ({"query": "todo.list"}, "query_response"),
             "event_replay": ({}, "event_replay_result"),
@@ -254,7 +254,11 @@ async def test_answers_commands_and_side_questions_only_to_their_sender() -> Non
     async with host() as made, stock(made) as client, stock(made) as other:
         await client.until_pong()
         await other.until_pong()
-        command = {"sessionId": SESSION, "requestId": "r", "command": {"kind": "model"}}
+        command: dict[str, Any] = {
+            "sessionId": SESSION,
+            "requestId": "r",
+            "command": {"kind": "model"},
+        }
         await client.send(type="control_command", token="no", **command)
         await client.send(type="control_command", token=TOKEN, **command)
         result = await client.receive()

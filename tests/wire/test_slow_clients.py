@@ -99,10 +99,8 @@ async def test_overflow_closes_with_1013_and_everything_is_found_again() -> None
     async with host(max_queued_bytes=64 * 1024) as made:
         client = await slow(made)
         await block(made, client)
-        asked = []
         async with made.client() as healthy:
-            for _ in range(100):
-                asked.append(made.ask("Yes", question=KIB * 4))
+            asked = [made.ask("Yes", question=KIB * 4) for _ in range(100)]
             resolved = asked.pop(0)
             made.conclude(made.book.withdraw(resolved))
             # The other client was never delayed.

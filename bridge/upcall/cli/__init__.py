@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from upcall.cli import errors, exits, screen
+from upcall.cli import exits, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return exits.FAILURE
     except Exception as err:  # noqa: BLE001 - the process's edge: words, never a traceback
-        return errors.report(err, as_json=as_json)
+        from upcall.cli.errors import report
+
+        return report(err, as_json=as_json)
 
 
 def _run(words: list[str]) -> int:
@@ -90,15 +92,18 @@ def _run(words: list[str]) -> int:
         return exits.OK
     if name in {"", "--json"}:
         if len(words) > 1:
-            raise errors.Usage(f"{words[1]!r} does not belong here", "see: upcall --help")
+            from upcall.cli.errors import Usage
+
+            raise Usage(f"{words[1]!r} does not belong here", "see: upcall --help")
         from upcall.cli.overview import run
 
         return run(words)
     if name not in COMMANDS:
+        from upcall.cli.errors import Usage, nearest
+
         kind = "option" if name.startswith("-") else "command"
-        raise errors.Usage(
-            f"there is no {kind} {name!r}{errors.nearest(name, COMMANDS)}", "see: upcall --help"
-        )
+        hint = nearest(name, COMMANDS)
+        raise Usage(f"there is no {kind} {name!r}{hint}", "see: upcall --help")
     from importlib import import_module
 
     code: int = import_module(f"upcall.cli.{name}").run(words[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from upcall.cli import screen
 from upcall.cli.errors import Usage, nearest
 
 TYPE_CHECKING = False
@@ -15,6 +16,13 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_FORM = "write a number with ms, s, m, h or d, also joined, such as 90s, 10m or 1h30m"
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Text as it was written; given a width, the base class imports no more modules."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(100, screen.width()) - 2)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that names what is wrong and the nearest option."""
 
@@ -23,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         more.setdefault("prog", f"upcall {command}")
         more.setdefault("description", about)
         super().__init__(
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
             **more,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -102,9 +103,16 @@ def clock(at_ms: int) -> str:
 
 def width() -> int:
     """Return the columns of the terminal, 80 if there is none."""
-    import shutil
-
-    return shutil.get_terminal_size((80, 24)).columns
+    # As shutil does it, which would cost its imports.
+    named = os.environ.get("COLUMNS", "")
+    if named.isascii() and named.isdecimal() and 0 < int(named) < 10_000:
+        return int(named)
+    for fd in (1, 2):
+        try:
+            return os.get_terminal_size(fd).columns or 80
+        except OSError:
+            continue
+    return 80
 
 
 def table(rows: list[tuple[str, ...]], indent: str = "") -> list[str]:

@@ -169,11 +169,13 @@ class Controls:
 
     async def _asks(self, request: dict[str, Any]) -> dict[str, Any]:
         state, limit = request.get("state", "open"), int(request.get("limit", 100))
-        views = self._hub.kernel.open_asks() if state in {"open", "all"} else []
+        closed = []
         if state in {"closed", "all"}:
             rows = await self._hub.store.closed_asks(None, limit)
-            views += await with_sessions(self._hub.kernel, self._hub.store, rows)
-        return {"asks": [plain(view) for view in views[:limit]]}
+            closed = await with_sessions(self._hub.kernel, self._hub.store, rows)
+        # After the reading: an ask that closed meanwhile is not listed as open too.
+        views = self._hub.kernel.open_asks() if state in {"open", "all"} else []
+        return {"asks": [plain(view) for view in (*views, *closed)][:limit]}
 
     def _sessions(self, request: dict[str, Any]) -> dict[str, Any]:
         views = [plain(view) for view in self._hub.kernel.sessions()]

@@ -145,8 +145,8 @@ class Hub:
         return self.loop.random(size)
 
     def in_memory(self, ask_id: str) -> bool:
-        """Tell whether the kernel has this ask."""
-        return self.kernel.find(ask_id) is not None
+        """Tell whether the file need not be asked: the kernel has this ask, or nobody has."""
+        return self.kernel.find(ask_id) is not None or not self.store.may_have(ask_id)
 
     def keyed(self, key: str, asker: Asker) -> AskId | None:
         """Return the newest ask that was raised with *key* in the same place."""

@@ -61,6 +61,7 @@ class Links:
         processes: tells when a process ends; it must be running as well.
         roots: registered project folders.
         is_hosted: tells whether a session id is one that this hub hosts.
+        own: the hub's process, whose records are skipped; this one by default.
         max_attaching: how many connections are opened at a time.
         rescan_s: how often folders are read without a sign of change.
     """
@@ -76,6 +77,7 @@ class Links:
         processes: Processes,
         roots: Sequence[str] = (),
         is_hosted: Callable[[SessionId], bool] = lambda _: False,
+        own: ProcessIdentity | None = None,
         max_attaching: int = MAX_ATTACHING,
         rescan_s: float = 30.0,
     ) -> None:
@@ -85,7 +87,7 @@ class Links:
         self._clock = clock
         self._processes = processes
         self._is_hosted = is_hosted
-        self._own = liveness.identify(os.getpid())
+        self._own = own or liveness.identify(os.getpid())
         self._folders = Folders(
             runtime, roots, clock=clock, rescan_s=rescan_s, on_reading=self._read
         )

@@ -5,7 +5,6 @@ points of the group `upcall.adapters`. One of ours is never replaced by another'
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,11 +57,10 @@ def find_spec(adapter: str) -> Spec[Any]:
     if ours and importlib.util.find_spec(f"{_OURS}.{adapter}") is not None:
         module = f"{_OURS}.{adapter}.spec"
         return _spec_in(_loaded(lambda: importlib.import_module(module), adapter), adapter)
-    points = [
-        point
-        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
-        if point.name == adapter
-    ]
+    # Only here: it is heavy, and most hubs have no adapter of other people's.
+    from importlib.metadata import entry_points
+
+    points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == adapter]
     if not points:
         raise ConfigInvalid(
             f"no adapter is called {visible(adapter)!r}",

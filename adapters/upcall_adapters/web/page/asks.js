@@ -79,6 +79,7 @@ export class Board {
 
   showBar() {
     const count = this.queued.size;
+    if (this.bar.hidden && count) appeared(this.bar);
     this.bar.hidden = count === 0;
     setText(this.bar, count ? `${count} new ${count === 1 ? "question" : "questions"} - show` : "");
   }

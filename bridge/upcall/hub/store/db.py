@@ -17,6 +17,7 @@ import msgspec
 from upcall.clock import SystemClock
 from upcall.hub.store import files, migrate, read, retention
 from upcall.hub.store.errors import StoreError, corrupt, explained
+from upcall.hub.store.known import KnownIds
 from upcall.hub.store.rows import Mask, RowWriter
 from upcall.model.effects import Write
 from upcall.model.platform import LoginKept
@@ -67,6 +68,7 @@ class Store:
         self._writer = writer
         self._audit_head = writer.audit_head
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._known = KnownIds(read.ask_ids(connection))
         self._failure: StoreError | None = None
         self._closed = False
         self._log_pages = 0
@@ -143,6 +145,9 @@ class Store:
             self._check()
             return
         rows = tuple(writes)
+        for row in rows:
+            if type(row) is AskRow:
+                self._known.add(row.ask_id)
 
         def work(writer: RowWriter, _: sqlite3.Connection) -> None:
             for row in rows:
@@ -182,6 +187,13 @@ class Store:
     async def ask(self, ask_id: str) -> AskRow | None:
         """Return one ask in any state, by its public id."""
         return await self._read(lambda found: read.ask(found, ask_id))
+
+    def may_have(self, ask_id: str) -> bool:
+        """Tell whether the file may have this ask, without reading it.
+
+        Now and then that is a yes for one that it does not have.
+        """
+        return ask_id in self._known
 
     async def ask_like(self, prefix: str) -> list[AskRow]:
         """Return at most 20 asks in any state whose public id starts with *prefix*."""

@@ -4,7 +4,7 @@ import os
 import re
 import sqlite3
 from contextlib import suppress
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from upcall.hub.store import files
@@ -13,6 +13,9 @@ from upcall.model.text import visible
 
 APPLICATION_ID: Final = 0x75706361
 """`upca` in ASCII, in the database's header."""
+
+# Beside this file, also in a wheel; importlib.resources would load four times its weight.
+_SCHEMA: Final = Path(__file__).parent / "schema"
 
 MIN_SQLITE: Final = (3, 37, 0)
 """STRICT tables."""
@@ -23,7 +26,7 @@ _STEP: Final = re.compile(r"(\d{4})\.sql")
 def steps() -> dict[int, str]:
     """Return the numbered scripts, oldest first."""
     found = {}
-    for entry in resources.files("upcall.hub.store").joinpath("schema").iterdir():
+    for entry in _SCHEMA.iterdir():
         match = _STEP.fullmatch(entry.name)
         if match is not None:
             found[int(match[1])] = entry.read_text(encoding="utf-8")
@@ -32,8 +35,7 @@ def steps() -> dict[int, str]:
 
 def latest() -> str:
     """Return the script that makes today's schema at once."""
-    schema = resources.files("upcall.hub.store").joinpath("schema")
-    return schema.joinpath("latest.sql").read_text(encoding="utf-8")
+    return (_SCHEMA / "latest.sql").read_text(encoding="utf-8")
 
 
 def migrate(connection: sqlite3.Connection, path: str, scripts: dict[int, str]) -> None:

@@ -1,7 +1,7 @@
 """Rows out of the tables: the snapshot that the kernel starts from, and history."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -190,6 +190,12 @@ def ask(connection: sqlite3.Connection, ask_id: str) -> AskRow | None:
     """Return one ask in any state, by its public id."""
     row = connection.execute(f"{_ASK} WHERE a.public_id = ?", (ask_id,)).fetchone()
     return None if row is None else _ask(row)
+
+
+def ask_ids(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield the id of every ask."""
+    for (public_id,) in connection.execute("SELECT public_id FROM ask"):
+        yield public_id
 
 
 def asks_like(connection: sqlite3.Connection, prefix: str) -> list[AskRow]:

@@ -1,0 +1,50 @@
+"""The files that are written by the program itself, and what they must hold.
+
+`make generate` runs this and writes them; a test compares them with what they must be.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def config_schema() -> str:
+    """Return the JSON Schema of the configuration, as `upcall config schema` prints it."""
+    return json.dumps(json.loads(_run("upcall", "config", "schema")), indent=2) + "\n"
+
+
+def frames_schema() -> str:
+    """Return the JSON Schema of the session protocol."""
+    return _run("upcall.model.schema")
+
+
+def _run(*words: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
+FILES: Final[dict[str, Callable[[], str]]] = {
+    "config/schema/config.schema.json": config_schema,
+    "config/schema/frames.schema.json": frames_schema,
+}
+
+
+def write_all() -> None:
+    """Write every file that is not what it must be."""
+    for name, text in FILES.items():
+        path = ROOT / name
+        wanted = text()
+        if not path.exists() or path.read_text(encoding="utf-8") != wanted:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted, encoding="utf-8")
+            sys.stdout.write(f"wrote {name}\n")
+
+
+if __name__ == "__main__":
+    write_all()

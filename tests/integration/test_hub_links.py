@@ -1,0 +1,828 @@
+"""The hub's links, to real endpoints in this process and in others."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.hub_shells import FakeLog, FakePort, ManualClock, running, short_folder
+from upcall.core.link import SERVER_CAPABILITIES
+from upcall.hub.files import SessionFiles
+from upcall.hub.links import MISSING_S, PEER_SYNC_S, SYNC_S, Links
+from upcall.hub.processes import Processes
+from upcall.model.errors import NotSent, Uncertain
+from upcall.model.events import Event, FrameIn, LinkDown, LinkSynced, LinkUp
+from upcall.model.frames import (
+    ActionNeeded,
+    ActionResolved,
+    Activity,
+    AskHold,
+    ConfigCommand,
+    FileAttachment,
+    IdentityHeader,
+    ImageAttachment,
+    Reply,
+    SessionClosed,
+    UserMessage,
+    WireFrame,
+    encode,
+)
+from upcall.model.ids import ActionId, ConnectionId, SessionId
+from upcall.session.publish import make_record
+from upcall.session.server import Endpoint
+from upcall.session.transport import Wire
+from upcall_discovery.liveness import ProcessIdentity
+from upcall_discovery.publish import Publication
+from upcall_discovery.record import Record
+
+TOKEN = "t" * 32
+ELSEWHERE = ProcessIdentity(1, "not-this-process")
+
+
+class DeafEndpoint(Endpoint):
+    """An endpoint that can be made to read without ever answering."""
+
+    deaf = False
+
+    def received(self, wire: Wire, data: bytes | bytearray | memoryview) -> None:
+        if not self.deaf:
+            super().received(wire, data)
+
+
+class Session:
+    """A session in this process, as a program's SDK would make one."""
+
+    def __init__(self, session_id: str, capabilities: Sequence[str]) -> None:
+        self.id = session_id
+        self.asks: list[ActionNeeded] = []
+        self.said: list[Any] = []
+        self.on_reply: Callable[[ConnectionId, Reply], None] = lambda *_: None
+        self.arrived = asyncio.Event()
+        self.endpoint = DeafEndpoint(
+            session_id,
+            TOKEN,
+            self,
+            capabilities=capabilities,
+            identity=IdentityHeader(session_id=session_id, repo="r", branch="b", machine="m"),
+        )
+        self.publications: list[Publication] = []
+
+    @property
+    def record(self) -> Record:
+        return make_record(self.id, self.endpoint.port, TOKEN, now_ms=1_800_000_000_000)
+
+    def publish(self, folder: str, record: Record | None = None) -> str:
+        publication = Publication(folder, record or self.record, sync=False)
+        publication.write()
+        self.publications.append(publication)
+        return publication.path
+
+    def open_asks(self) -> Sequence[ActionNeeded]:
+        return self.asks
+
+    def recent_resolutions(self) -> Sequence[ActionResolved]:
+        return []
+
+    def reply(self, connection: ConnectionId, reply: Reply) -> None:
+        self._heard(reply)
+        self.on_reply(connection, reply)
+
+    def hold(self, connection: ConnectionId, hold: AskHold) -> None:
+        self._heard(hold)
+
+    def user_message(self, connection: ConnectionId, message: UserMessage) -> None:
+        self._heard(message)
+
+    def config(self, connection: ConnectionId, command: ConfigCommand) -> None:
+        self._heard(command)
+
+    def other(self, connection: ConnectionId, frame: Any) -> None:
+        self._heard(frame)
+
+    def _heard(self, frame: Any) -> None:
+        self.said.append(frame)
+        self.arrived.set()
+
+
+class Bench:
+    def __init__(self, folder: str, **options: Any) -> None:
+        self.state = os.path.join(folder, "state")
+        self.runtime = os.path.join(folder, "run")
+        os.mkdir(self.state, 0o700)
+        os.makedirs(os.path.join(self.runtime, "sessions"), 0o700)
+        os.chmod(self.runtime, 0o700)
+        self.folder = os.path.join(self.runtime, "sessions")
+        self.port = FakePort()
+        self.log = FakeLog()
+        self.clock = ManualClock()
+        self.processes = Processes(self.clock)
+        self.files = SessionFiles(self.state)
+        self.links = Links(
+            self.port,
+            self.runtime,
+            clock=self.clock,
+            log=self.log,
+            files=self.files,
+            processes=self.processes,
+            **{"own": ELSEWHERE, **options},
+        )
+        self.sessions: list[Session] = []
+        self._again = asyncio.Event()
+
+    async def session(
+        self,
+        session_id: str = "s-1",
+        *asks: str,
+        capabilities: Sequence[str] = SERVER_CAPABILITIES,
+    ) -> Session:
+        made = Session(session_id, capabilities)
+        made.asks = [ask(name, session_id) for name in asks]
+        await made.endpoint.start()
+        self.sessions.append(made)
+        return made
+
+    async def attached(self, *asks: str, session_id: str = "s-1") -> Session:
+        made = await self.session(session_id, *asks)
+        made.publish(self.folder)
+        count = len(self.port.of(LinkSynced))
+        await self.port.next(LinkSynced, count + 1)
+        return made
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that no event tells."""
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.to_thread(lambda: None)
+
+
+@contextlib.asynccontextmanager
+async def bench(**options: Any) -> AsyncIterator[Bench]:
+    with short_folder() as folder:
+        made = Bench(folder, **options)
+        try:
+            async with running(made.links.run(), made.processes.run()):
+                yield made
+        finally:
+            made.processes.close()
+            for session in made.sessions:
+                await session.endpoint.close()
+
+
+def ask(name: str, session_id: str = "s-1") -> ActionNeeded:
+    return ActionNeeded(
+        id=ActionId(name), kind="ask", session_id=session_id, question=f"{name}?"
+    )
+
+
+def frames(port: FakePort) -> list[Any]:
+    return [event.frame for event in port.of(FrameIn)]
+
+
+def kinds(port: FakePort, session_id: str = "s-1") -> list[type[Event]]:
+    return [type(one) for one in port.events if getattr(one, "session_id", "") == session_id]
+
+
+# --- finding and attaching ------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_attaches_to_what_is_there_and_hears_all_that_is_open_before_the_pong() -> None:
+    async with bench() as hub:
+        session = await hub.session("s-1", "one", "two", "three")
+        path = session.publish(hub.folder)
+        await hub.port.next(LinkSynced)
+        up = hub.port.of(LinkUp)[0]
+        assert (up.session_id, up.pid, up.record_path) == ("s-1", os.getpid(), path)
+        assert up.pid_start == session.record.pid_start
+        assert "outcomes_v1" in up.capabilities
+        assert up.cwd == str(Path.cwd())
+        asked = [frame.id for frame in frames(hub.port) if isinstance(frame, ActionNeeded)]
+        assert asked == ["one", "two", "three"]
+        assert kinds(hub.port)[0] is LinkUp
+        assert kinds(hub.port)[-1] is LinkSynced
+        assert hub.links.attached == 1
+        assert hub.links.settled
+
+
+@pytest.mark.asyncio
+async def test_attaches_to_what_comes_later_and_to_what_was_there_before() -> None:
+    async with bench() as hub:
+        await hub.attached(session_id="s-1")
+        await hub.attached(session_id="s-2")
+        assert [up.session_id for up in hub.port.of(LinkUp)] == ["s-1", "s-2"]
+
+
+@pytest.mark.asyncio
+async def test_skips_the_records_of_its_own_process() -> None:
+    async with bench(own=None) as hub:
+        session = await hub.session()
+        session.publish(hub.folder)
+        await hub.until(lambda: hub.links.settled)
+        hub.links.set_roots(["/nonexistent"])
+        await hub.until(lambda: hub.links.settled)
+        assert hub.links.attached == 0
+        assert session.endpoint.connections == 0
+        assert hub.links.refused() == []
+
+
+@pytest.mark.asyncio
+async def test_an_ask_raised_later_is_heard_at_once() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        session.endpoint.present(ask("late"))
+        await hub.port.until(lambda: ask("late") in frames(hub.port))
+        event = hub.port.of(FrameIn)[-1]
+        assert len(event.fresh) >= 16
+
+
+@pytest.mark.asyncio
+async def test_a_session_speaks_for_itself_only() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        session.endpoint.broadcast(Activity(session_id="other", state="busy"))
+        session.endpoint.broadcast(SessionClosed(session_id="other"))
+        session.endpoint.broadcast(Activity(session_id="s-1", state="idle"))
+        mine = Activity(session_id="s-1", state="idle")
+        await hub.port.until(lambda: mine in frames(hub.port))
+        assert all(frame.session_id == "s-1" for frame in frames(hub.port))
+
+
+@pytest.mark.asyncio
+async def test_a_peer_without_pings_is_synced_after_two_seconds() -> None:
+    async with bench() as hub:
+        session = await hub.session(capabilities=())
+        session.publish(hub.folder)
+        await hub.port.next(LinkUp)
+        await hub.until(lambda: hub.links.attached == 1)
+        await hub.clock.until_waited_for(PEER_SYNC_S)
+        assert hub.port.of(LinkSynced) == []
+        hub.clock.advance(PEER_SYNC_S)
+        await hub.port.next(LinkSynced)
+
+
+@pytest.mark.asyncio
+async def test_attaches_only_so_many_at_a_time() -> None:
+    async with bench(max_attaching=2) as hub:
+        open_now: set[asyncio.StreamWriter] = set()
+        most = 0
+        changed = asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal most
+            open_now.add(writer)
+            most = max(most, len(open_now))
+            changed.set()
+            await reader.read()
+            open_now.discard(writer)
+            writer.close()
+
+        servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(5)]
+        for number, server in enumerate(servers):
+            port = server.sockets[0].getsockname()[1]
+            record = make_record(f"s-{number}", port, TOKEN, now_ms=1_800_000_000_000)
+            Publication(hub.folder, record, sync=False).write()
+        async with asyncio.timeout(20):
+            while len(open_now) < 2:
+                changed.clear()
+                await changed.wait()
+        assert not hub.links.settled
+        for _ in range(3):
+            for writer in list(open_now):
+                writer.close()
+            async with asyncio.timeout(20):
+                changed.clear()
+                while not open_now:
+                    await asyncio.wait_for(changed.wait(), 20)
+                    changed.clear()
+            if len(hub.links.unattached()) >= 4:
+                break
+        assert most == 2
+        for server in servers:
+            server.close()
+
+
+@pytest.mark.asyncio
+async def test_the_token_is_in_the_request_line_only_where_peers_need_it() -> None:
+    async with bench() as hub:
+        heads: dict[str, str] = {}
+        served = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            heads["peer" if "token=" in head.split("\r\n")[0] else "ours"] = head
+            served.set()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for name in ("ours", "peer"):
+            served.clear()
+            record = make_record(name, port, TOKEN, now_ms=1_900_000_000_000)
+            if name == "peer":
+                record = without_start(record)
+            publication = Publication(hub.folder, record, sync=False)
+            publication.write()
+            async with asyncio.timeout(20):
+                await served.wait()
+            publication.withdraw()
+        assert f"Authorization: Bearer {TOKEN}" in heads["ours"]
+        assert TOKEN not in heads["ours"].split("\r\n")[0]
+        assert TOKEN in heads["peer"].split("\r\n")[0]
+        server.close()
+
+
+def without_start(record: Record) -> Record:
+    from dataclasses import replace
+
+    return replace(record, pid_start=None)
+
+
+# --- losing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_dropped_handshake_is_tried_again() -> None:
+    async with bench() as hub:
+        session = await hub.session()
+        dropped = 0
+
+        async def drop_first(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> None:
+            nonlocal dropped
+            if dropped < 2:
+                dropped += 1
+                writer.close()
+                return
+            onward = await asyncio.open_connection("127.0.0.1", session.endpoint.port)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(pumped(reader, onward[1]))
+                group.create_task(pumped(onward[0], writer))
+
+        server = await asyncio.start_server(drop_first, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        record = make_record("s-1", port, TOKEN, now_ms=1_800_000_000_000)
+        session.publish(hub.folder, record)
+        for _ in range(2):
+            await hub.until(lambda: hub.links.unattached() == ["s-1"])
+            await hub.clock.until_waited_for(1)
+            hub.clock.advance(1)
+        await hub.port.next(LinkSynced)
+        assert dropped == 2
+        # Never attached, so never lost.
+        assert hub.port.of(LinkDown) == []
+        server.close()
+
+
+async def pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_says_that_it_ends_is_gone() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        session.endpoint.broadcast(SessionClosed(session_id="s-1"))
+        await session.endpoint.close()
+        down = await hub.port.next(LinkDown)
+        assert (down.session_id, down.gone) == ("s-1", True)
+        assert len(hub.port.of(LinkDown)) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_cut_connection_is_away_and_comes_back() -> None:
+    async with bench() as hub:
+        session = await hub.attached("one")
+        for wire in list(session.endpoint._wires.values()):
+            wire.abort()
+        down = await hub.port.next(LinkDown)
+        assert not down.gone
+        await hub.clock.until_waited_for(1)
+        hub.clock.advance(1)
+        await hub.port.next(LinkSynced, 2)
+        assert len(hub.port.of(LinkUp)) == 2
+        assert frames(hub.port).count(ask("one")) == 2
+
+
+@pytest.mark.asyncio
+async def test_a_new_endpoint_of_the_same_session_is_attached_to_at_once() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        await session.endpoint.close()
+        assert not (await hub.port.next(LinkDown)).gone
+        again = await hub.session("s-1")
+        again.publish(hub.folder)
+        # Nobody moves the clock: it is the record that tells.
+        await hub.port.next(LinkSynced, 2)
+        assert again.endpoint.connections == 1
+
+
+@pytest.mark.asyncio
+async def test_a_session_whose_record_is_withdrawn_after_the_end_is_gone() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        await session.endpoint.close()
+        assert not (await hub.port.next(LinkDown)).gone
+        session.publications[0].withdraw()
+        await hub.until(lambda: not hub.links.unattached())
+        await hub.clock.until_waited_for(MISSING_S)
+        hub.clock.advance(MISSING_S)
+        assert (await hub.port.next(LinkDown, 2)).gone
+
+
+@pytest.mark.asyncio
+async def test_a_deleted_record_does_not_end_a_connection() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        session.publications[0].withdraw()
+        await hub.attached(session_id="s-2")
+        assert hub.links.attached == 2
+        assert hub.port.of(LinkDown) == []
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_answers_no_ping_is_not_believed() -> None:
+    async with bench() as hub:
+        session = await hub.session()
+        # It reads, and never answers.
+        session.endpoint.deaf = True
+        session.publish(hub.folder)
+        await hub.port.next(LinkUp)
+        await hub.until(lambda: hub.links.attached == 1)
+        await hub.clock.until_waited_for(SYNC_S)
+        hub.clock.advance(SYNC_S)
+        assert not (await hub.port.next(LinkDown)).gone
+        assert "session_silent" in hub.log.events()
+
+
+# --- processes ------------------------------------------------------------------------------
+
+SERVE = """
+import asyncio, os, sys
+from upcall.session.publish import make_record
+from upcall.session.server import Endpoint
+from upcall.session.transport import Wire
+from upcall_discovery.publish import Publication
+async def warmed_up():
+    # What is imported late could not be read any more as another user.
+    await Endpoint("x", "t" * 32, Asks()).start()
+class Asks:
+    def open_asks(self): return []
+    def recent_resolutions(self): return []
+async def main():
+    endpoint = Endpoint(sys.argv[2], "t" * 32, Asks())
+    port = await endpoint.start()
+    record = make_record(sys.argv[2], port, "t" * 32, now_ms=1_800_000_000_000)
+    if sys.argv[1] != "-":
+        Publication(sys.argv[1], record, sync=False).write()
+    print(port, flush=True)
+    await asyncio.Event().wait()
+if len(sys.argv) > 3:
+    asyncio.run(warmed_up())
+    os.setgid(65534); os.setuid(65534)
+asyncio.run(main())
+"""
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    folder: str, session_id: str, *more: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        SERVE,
+        folder,
+        session_id,
+        *more,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    try:
+        yield process, int(await process.stdout.readline())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.asyncio
+async def test_a_killed_program_is_gone_and_its_record_swept() -> None:
+    async with bench() as hub, serving(hub.folder, "s-9") as (process, _):
+        up = await hub.port.next(LinkUp)
+        assert up.pid == process.pid
+        await hub.port.next(LinkSynced)
+        process.kill()
+        # Nobody moves the clock: the end of the connection and of the process tell.
+        await hub.port.until(lambda: any(down.gone for down in hub.port.of(LinkDown)))
+        assert [down.gone for down in hub.port.of(LinkDown)][-1] is True
+        await process.wait()
+        await hub.until(lambda: os.listdir(hub.folder) == [])
+
+
+@pytest.mark.asyncio
+async def test_a_program_that_died_while_the_hub_was_away_is_told_as_gone() -> None:
+    async with bench() as hub:
+        hub.links.expect(SessionId("s-1"), os.getpid(), "00000000:1")
+        down = await hub.port.next(LinkDown)
+        assert (down.session_id, down.gone) == ("s-1", True)
+
+
+@pytest.mark.asyncio
+async def test_a_program_that_lives_has_ten_seconds_to_show_its_record() -> None:
+    async with bench() as hub:
+        session = await hub.session("s-1")
+        start = session.record.pid_start
+        assert start is not None
+        hub.links.expect(SessionId("s-1"), os.getpid(), start)
+        hub.links.expect(SessionId("s-2"), os.getpid(), start)
+        session.publish(hub.folder)
+        await hub.port.next(LinkSynced)
+        await hub.clock.until_waited_for(MISSING_S)
+        hub.clock.advance(MISSING_S)
+        down = await hub.port.next(LinkDown)
+        assert (down.session_id, down.gone) == ("s-2", True)
+        assert hub.links.attached == 1
+
+
+@pytest.mark.foreign_uid
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a child as another user")
+@pytest.mark.asyncio
+async def test_another_users_listener_never_gets_the_token() -> None:
+    async with bench() as hub, serving("-", "s-9", "foreign") as (_, port):
+        record = make_record("s-9", port, TOKEN, now_ms=1_800_000_000_000)
+        Publication(hub.folder, record, sync=False).write()
+        await hub.until(lambda: bool(hub.links.refused()))
+        (refused,) = hub.links.refused()
+        assert refused.code == "record_foreign_listener"
+        assert hub.port.of(LinkUp) == []
+
+
+# --- records that are not used --------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_says_why_a_record_is_not_used_until_it_is_mended() -> None:
+    async with bench() as hub:
+        session = await hub.session()
+        path = session.publish(hub.folder)
+        await hub.port.next(LinkSynced)
+        bad = Path(hub.folder, "bad.json")
+        (Path(hub.folder) / "bad.tmp").write_text("{}")
+        (Path(hub.folder) / "bad.tmp").rename(bad)
+        bad.chmod(0o644)
+        await hub.until(lambda: bool(hub.links.refused()))
+        (refused,) = hub.links.refused()
+        assert refused.path == str(bad)
+        assert refused.code.startswith("record_")
+        bad.unlink()
+        await hub.until(lambda: hub.links.refused() == [])
+        assert path
+
+
+@pytest.mark.asyncio
+async def test_a_second_record_with_a_known_id_is_refused_until_the_first_is_gone() -> None:
+    with short_folder() as root:
+        async with bench() as hub:
+            first = await hub.attached("one")
+            second = await hub.session("s-1", "two")
+            beside = os.path.join(root, ".upcall", "state", "sdk")
+            path = second.publish(beside)
+            hub.links.set_roots([root])
+            await hub.until(lambda: bool(hub.links.refused()))
+            (refused,) = hub.links.refused()
+            assert (refused.path, refused.code) == (path, "duplicate_session")
+            assert first.publications[0].path in refused.reason
+            assert second.endpoint.connections == 0
+            assert ask("two") not in frames(hub.port)
+            first.endpoint.broadcast(SessionClosed(session_id="s-1"))
+            first.publications[0].withdraw()
+            await first.endpoint.close()
+            await hub.port.next(LinkSynced, 2)
+            assert ask("two") in frames(hub.port)
+            await hub.until(lambda: hub.links.refused() == [])
+
+
+@pytest.mark.asyncio
+async def test_a_record_with_the_id_of_a_hosted_session_is_refused() -> None:
+    async with bench(is_hosted=lambda session_id: session_id == "s-1") as hub:
+        session = await hub.session()
+        session.publish(hub.folder)
+        await hub.until(lambda: bool(hub.links.refused()))
+        assert hub.links.refused()[0].code == "duplicate_session"
+        assert session.endpoint.connections == 0
+
+
+@pytest.mark.asyncio
+async def test_one_endpoint_published_in_two_places_is_one_session() -> None:
+    with short_folder() as root:
+        async with bench(roots=[root]) as hub:
+            session = await hub.attached()
+            session.publish(os.path.join(root, ".gjc", "state", "sdk"))
+            await hub.until(lambda: hub.links.roots()[0].records == 1)
+            assert hub.links.refused() == []
+            assert len(hub.port.of(LinkUp)) == 1
+            assert session.endpoint.connections == 1
+
+
+@pytest.mark.asyncio
+async def test_registered_projects_are_read_and_told() -> None:
+    with short_folder() as root:
+        async with bench() as hub:
+            session = await hub.session()
+            session.publish(os.path.join(root, ".gjc", "state", "sdk"))
+            hub.links.set_roots([root, "/no/such/root"])
+            await hub.port.next(LinkSynced)
+            await hub.until(lambda: hub.links.settled)
+            here, nowhere = hub.links.roots()
+            assert (here.path, here.records, here.problem) == (root, 1, None)
+            assert nowhere.problem is not None
+
+
+@pytest.mark.asyncio
+async def test_follows_another_runtime_folder() -> None:
+    with short_folder() as other:
+        async with bench() as hub:
+            hub.links.set_runtime(other)
+            session = await hub.session()
+            session.publish(os.path.join(other, "sessions"))
+            await hub.port.next(LinkSynced)
+
+
+# --- attachments ----------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_attachments_are_in_a_file_before_they_are_told_and_in_order() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        before = Activity(session_id="s-1", state="busy")
+        after = Activity(session_id="s-1", state="idle")
+        data = b64encode(b"picture").decode()
+        for frame in (
+            before,
+            ImageAttachment(session_id="s-1", source="tool", mime="image/png", data=data),
+            FileAttachment(session_id="s-1", name="../a.txt", data=b64encode(b"t").decode()),
+            after,
+        ):
+            session.endpoint.broadcast(frame)
+        await hub.port.until(lambda: after in frames(hub.port))
+        told = hub.port.of(FrameIn)[-4:]
+        assert [type(event.frame) for event in told] == [
+            Activity,
+            ImageAttachment,
+            FileAttachment,
+            Activity,
+        ]
+        image, file = told[1], told[2]
+        assert image.file_id is not None
+        assert file.file_id is not None
+        assert hub.files.read("s-1", image.file_id) == b"picture"
+        assert hub.files.read("s-1", file.file_id) == b"t"
+        # The bytes are nowhere else.
+        assert image.frame.data == file.frame.data == ""
+        assert file.frame.name == "../a.txt"
+
+
+@pytest.mark.asyncio
+async def test_an_attachment_that_is_refused_is_told_without_a_file() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        session.endpoint.broadcast(FileAttachment(session_id="s-1", name="a", data="%%%"))
+        session.endpoint.broadcast(FileAttachment(session_id="s-1", name="b", path="/etc"))
+        await hub.port.until(lambda: len(frames(hub.port)) >= 3)
+        told = [event for event in hub.port.of(FrameIn) if hasattr(event.frame, "name")]
+        assert [event.file_id for event in told] == [None, None]
+        assert told[1].frame.path is None
+        assert hub.log.events().count("attachment_not_kept") == 2
+
+
+@pytest.mark.asyncio
+async def test_a_large_file_on_this_computer_is_copied_by_its_path() -> None:
+    async with bench() as hub:
+        session = await hub.attached()
+        source = Path(hub.state, "big.bin")
+        source.write_bytes(b"x" * 2_000_000)
+        session.endpoint.broadcast(
+            FileAttachment(session_id="s-1", name="big.bin", path=str(source))
+        )
+        await hub.port.until(lambda: any(event.file_id for event in hub.port.of(FrameIn)))
+        (file_id,) = [event.file_id for event in hub.port.of(FrameIn) if event.file_id]
+        kept = hub.files.read("s-1", file_id)
+        assert kept is not None
+        assert len(kept) == 2_000_000
+
+
+# --- sending --------------------------------------------------------------------------------
+
+
+def stored(frame: WireFrame) -> bytes:
+    return encode(frame)
+
+
+REPLY = Reply(id=ActionId("one"), token="", answer="Yes")
+
+
+@pytest.mark.asyncio
+async def test_a_reply_is_sent_with_the_sessions_token_and_was_read_when_send_returns() -> None:
+    async with bench() as hub:
+        session = await hub.attached("one")
+        await hub.links.send("s-1", stored(REPLY))
+        (reply,) = session.said
+        assert (reply.id, reply.answer, reply.token) == ("one", "Yes", TOKEN)
+
+
+@pytest.mark.asyncio
+async def test_without_a_link_nothing_is_sent_for_certain() -> None:
+    async with bench() as hub:
+        with pytest.raises(NotSent):
+            await hub.links.send("s-1", stored(REPLY))
+        session = await hub.attached("one")
+        with pytest.raises(NotSent):
+            await hub.links.send("s-1", b"damaged")
+        with pytest.raises(NotSent):
+            await hub.links.send("s-1", b'{"type":"from_the_future"}')
+        await session.endpoint.close()
+        await hub.port.next(LinkDown)
+        with pytest.raises(NotSent):
+            await hub.links.send("s-1", stored(REPLY))
+        assert session.said == []
+
+
+@pytest.mark.asyncio
+async def test_a_connection_that_breaks_after_the_send_leaves_it_uncertain() -> None:
+    async with bench() as hub:
+        session = await hub.attached("one")
+
+        def cut(connection: ConnectionId, reply: Reply) -> None:
+            session.endpoint._wires[connection].abort()
+
+        session.on_reply = cut
+        with pytest.raises(Uncertain):
+            await hub.links.send("s-1", stored(REPLY))
+        assert len(session.said) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_does_not_read_leaves_it_uncertain() -> None:
+    async with bench() as hub:
+        session = await hub.attached("one")
+        session.endpoint.deaf = True
+        sending = asyncio.create_task(refused_by(hub.links.send("s-1", stored(REPLY))))
+        await hub.clock.until_waited_for(10)
+        hub.clock.advance(10)
+        assert await sending is Uncertain
+
+
+@pytest.mark.asyncio
+async def test_a_peer_without_pings_is_sent_to_all_the_same() -> None:
+    async with bench() as hub:
+        session = await hub.session("s-1", "one", capabilities=())
+        session.publish(hub.folder)
+        await hub.until(lambda: hub.links.attached == 1)
+        await hub.links.send("s-1", stored(REPLY))
+        async with asyncio.timeout(20):
+            await session.arrived.wait()
+        assert session.said[0].token == TOKEN
+
+
+async def refused_by(work: Awaitable[None]) -> type[Exception] | None:
+    try:
+        await work
+    except (NotSent, Uncertain) as error:
+        return type(error)
+    return None
+
+
+# --- many -----------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_hundred_sessions_that_appear_at_once_are_all_attached() -> None:
+    async with bench() as hub:
+        made = [await hub.session(f"s-{number}", "one") for number in range(100)]
+        for session in made:
+            session.publish(hub.folder)
+        # Only time between two readings of the folder may be asked for.
+        async with running(moving(hub.clock)):
+            await hub.port.next(LinkSynced, 100)
+        assert hub.links.attached == 100
+        assert hub.links.refused() == []
+
+
+async def moving(clock: ManualClock) -> None:
+    while True:
+        await clock.until_waited_for(0.5)
+        clock.advance(0.5)

@@ -31,6 +31,7 @@ help:
 	@echo 'make clean      remove .venv and every cache'
 
 setup: $(READY)
+	@:
 
 demo: $(READY)
 	@$(PY) -m upcall demo $(ARGS)
@@ -66,7 +67,7 @@ $(READY):
 	for name in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
 	    version=$$($$name -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || continue; \
 	    if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$name; break; fi; \
-	    seen="$$seen, $$name is $$version"; \
+	    seen="$$seen, and $$name is $$version"; \
 	done; \
 	if [ -z "$$python" ]; then \
 	    echo "upcall needs Python 3.11 or newer$${seen:-, and no python3 was found}; install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
@@ -85,7 +86,7 @@ $(READY):
 	fi; \
 	case $$($(VENV)/bin/uv --version 2>/dev/null) in \
 	    'uv $(UV_VERSION)'*) ;; \
-	    *) try $(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION) ;; \
+	    *) try $(PY) -m pip install --quiet --force-reinstall --no-deps --disable-pip-version-check uv==$(UV_VERSION) ;; \
 	esac; \
 	try env -u VIRTUAL_ENV UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=$(VENV) \
 	    $(VENV)/bin/uv sync --frozen --python $(PY); \

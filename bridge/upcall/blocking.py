@@ -146,7 +146,9 @@ class _Asking:
                 line.close()
                 if err.code not in LOST_CODES or time.monotonic() >= until:
                     raise
-            except BaseException:
+            except BaseException as err:
+                # Interrupted: the hub may have it already, and nobody waits for it any more.
+                _cancel(line, self._spec["id"], err)
                 line.close()
                 raise
             else:

@@ -4,9 +4,11 @@
 """
 
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,17 @@ def frames_schema() -> str:
     return _run("upcall.model.schema")
 
 
+def _completion(shell: str) -> Callable[[], str]:
+    return lambda: _scripts()[shell]
+
+
+@cache
+def _scripts() -> dict[str, str]:
+    path = str(ROOT / "config" / "completion" / "generate.py")
+    scripts: dict[str, str] = runpy.run_path(path)["scripts"]()
+    return scripts
+
+
 def _run(*words: str) -> str:
     return subprocess.run(
         [sys.executable, "-m", *words], capture_output=True, text=True, timeout=60, check=True
@@ -32,6 +45,11 @@ def _run(*words: str) -> str:
 FILES: Final[dict[str, Callable[[], str]]] = {
     "config/schema/config.schema.json": config_schema,
     "config/schema/frames.schema.json": frames_schema,
+    **{
+        f"{folder}/upcall.{shell}": _completion(shell)
+        for folder in ("config/completion", "bridge/upcall/cli/completions")
+        for shell in ("bash", "zsh", "fish")
+    },
 }
 
 

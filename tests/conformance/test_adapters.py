@@ -70,9 +70,7 @@ class TerminalHarness:
 
     def labels_of(self, body: Body) -> Sequence[str]:
         card = msgspec.json.decode(body.data, type=Card)
-        assert [option.number for option in card.options] == [
-            *range(1, len(card.options) + 1)
-        ]
+        assert [option.number for option in card.options] == [*range(1, len(card.options) + 1)]
         return [option.label for option in card.options]
 
     @asynccontextmanager

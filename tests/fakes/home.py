@@ -232,8 +232,8 @@ class Line:
         self.send({"id": self._ids, "op": op, **fields})
         return self._ids
 
-    def answer_to(self, number: int, *, within_s: float = SOON_S) -> Json:
-        """Return the answer to the request *number*; events meanwhile are kept."""
+    def answer_to(self, number: int | None, *, within_s: float = SOON_S) -> Json:
+        """Return the answer to the request *number* (None: to a line without); keep events."""
         until = time.monotonic() + within_s
         while True:
             found = self._next(until - time.monotonic())
@@ -498,6 +498,17 @@ class Home:
         pid = self.hub_pid()
         assert pid is not None
         assert pid == done.json["hub"]["pid"], (pid, done)
+        return pid
+
+    def next_hub(self, former: int) -> int:
+        """Return the pid of the hub that comes after *former*, as soon as it is there."""
+
+        def other() -> int | None:
+            pid = self.hub_pid()
+            return pid if pid != former else None
+
+        pid = eventually(other, what=f"a hub after {former}")
+        assert pid is not None
         return pid
 
     def kill_hub(self) -> int:

@@ -27,7 +27,9 @@ INBOX_UNSEEN = [{"name": "web", "state": "delivered", "audience": 0, "reason": N
 class Refuse(Exception):
     """A handler's way to say no."""
 
-    def __init__(self, code: str, msg: str = "", recover: str | None = None, **more: Any) -> None:
+    def __init__(
+        self, code: str, msg: str = "", recover: str | None = None, **more: Any
+    ) -> None:
         super().__init__(code)
         error = {"class": "runtime", "code": code, "msg": msg or code}
         if recover:
@@ -105,9 +107,7 @@ class FakeHub:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for listener, path in zip(
-            self._listeners, paths.socket_paths(self.state), strict=True
-        ):
+        for listener, path in zip(self._listeners, paths.socket_paths(self.state), strict=True):
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
@@ -211,7 +211,11 @@ class FakeHub:
                 with self._changed:
                     self.seen.append((request["op"], request))
                     self._changed.notify_all()
-                if request["op"] == "ask" and self.after_ask and request["ask"]["id"] in self.asks:
+                if (
+                    request["op"] == "ask"
+                    and self.after_ask
+                    and request["ask"]["id"] in self.asks
+                ):
                     self.after_ask(self.asks[request["ask"]["id"]])
         self._clients.discard(client)
 
@@ -276,9 +280,7 @@ class FakeHub:
             self._waiters.setdefault(ask["id"], []).append((client, request["id"]))
         else:
             result = self._result(ask)
-            self._start(
-                client.send, {"id": request["id"], "event": "ended", "result": result}
-            )
+            self._start(client.send, {"id": request["id"], "event": "ended", "result": result})
         return {"ask": ask}
 
     def _op_took(self, client: Client, request: Json) -> Json:
@@ -319,9 +321,16 @@ class FakeHub:
             return {"result": self.end(ask["id"], "declined")}
         if request["hold"] is not None:
             return {"result": self._result(ask)}
-        if request["values"][0] not in ask["options"]:
-            raise Refuse("invalid_answer", f"{request['values'][0]} is no option")
-        return {"result": self.answer(ask["id"], ask["options"].index(request["values"][0]))}
+        indices = [self._index(ask, value) for value in request["values"]]
+        return {"result": self.answer(ask["id"], *indices)}
+
+    def _index(self, ask: Json, value: str) -> int:
+        if value.startswith("#") and 0 < int(value[1:]) <= len(ask["options"]):
+            return int(value[1:]) - 1
+        if value not in ask["options"]:
+            raise Refuse("invalid_answer", f"{value} is no option")
+        index: int = ask["options"].index(value)
+        return index
 
     def _op_asks(self, client: Client, request: Json) -> Json:
         wanted = request["state"]

@@ -353,3 +353,20 @@ async def test_the_record_has_the_shape_that_peers_read() -> None:
         assert found["sessionId"] == SESSION
         assert found["url"] == f"ws://127.0.0.1:{found['port']}"
         assert found["stale"] is False
+
+
+@pytest.mark.asyncio
+async def test_a_client_of_the_old_kind_is_shown_one_ask_at_a_time() -> None:
+    async with bench() as hub:
+        hub.port.asks = [ask("one")]
+        hub.hosting.host(row())
+        await hub.hosting.settled()
+        client = await hub.client()
+        hub.port.asks = [ask("one"), ask("two")]
+        hub.hosting.to_clients(SESSION, ask("two"))
+        await client.synced()
+        assert client.of(ActionNeeded) == [ask("one")]
+        hub.port.asks = [ask("two")]
+        hub.hosting.to_clients(SESSION, ActionResolved(id=ActionId("one"), resolved_by="local"))
+        await client.synced()
+        assert client.of(ActionNeeded) == [ask("one"), ask("two")]

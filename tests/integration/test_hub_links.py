@@ -270,40 +270,32 @@ async def test_a_peer_without_pings_is_synced_after_two_seconds() -> None:
 @pytest.mark.asyncio
 async def test_attaches_only_so_many_at_a_time() -> None:
     async with bench(max_attaching=2) as hub:
-        open_now: set[asyncio.StreamWriter] = set()
-        most = 0
-        changed = asyncio.Event()
+        here: list[asyncio.StreamWriter] = []
+        seen: list[int] = []
+        arrived = asyncio.Queue[None]()
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal most
-            open_now.add(writer)
-            most = max(most, len(open_now))
-            changed.set()
+            here.append(writer)
+            seen.append(len(here))
+            arrived.put_nowait(None)
+            # The request, and then the end when the hub gives up.
             await reader.read()
-            open_now.discard(writer)
-            writer.close()
 
-        servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(5)]
+        servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(6)]
         for number, server in enumerate(servers):
             port = server.sockets[0].getsockname()[1]
             record = make_record(f"s-{number}", port, TOKEN, now_ms=1_800_000_000_000)
             Publication(hub.folder, record, sync=False).write()
         async with asyncio.timeout(20):
-            while len(open_now) < 2:
-                changed.clear()
-                await changed.wait()
-        assert not hub.links.settled
-        for _ in range(3):
-            for writer in list(open_now):
-                writer.close()
-            async with asyncio.timeout(20):
-                changed.clear()
-                while not open_now:
-                    await asyncio.wait_for(changed.wait(), 20)
-                    changed.clear()
-            if len(hub.links.unattached()) >= 4:
-                break
-        assert most == 2
+            for number in range(6):
+                await arrived.get()
+                if number:
+                    assert not hub.links.settled
+                    here.pop(0).close()
+        assert max(seen) == 2
+        assert len(seen) == 6
+        for writer in here:
+            writer.close()
         for server in servers:
             server.close()
 
@@ -781,9 +773,8 @@ async def test_a_session_that_does_not_read_leaves_it_uncertain() -> None:
         session = await hub.attached("one")
         session.endpoint.deaf = True
         sending = asyncio.create_task(refused_by(hub.links.send("s-1", stored(REPLY))))
-        await hub.clock.until_waited_for(10)
-        hub.clock.advance(10)
-        assert await sending is Uncertain
+        async with running(moving(hub.clock)):
+            assert await sending is Uncertain
 
 
 @pytest.mark.asyncio
@@ -823,6 +814,7 @@ async def test_a_hundred_sessions_that_appear_at_once_are_all_attached() -> None
 
 
 async def moving(clock: ManualClock) -> None:
+    """Let time go by, half a second for each breath of the others."""
     while True:
-        await clock.until_waited_for(0.5)
+        await asyncio.to_thread(lambda: None)
         clock.advance(0.5)

@@ -15,6 +15,7 @@ import pytest
 from upcall.answer import AnsweredBy
 from upcall.client import SessionClient
 from upcall.clock import SystemClock
+from upcall.core.actions import Ending
 from upcall.core.asks import InvalidAnswer
 from upcall.model.errors import (
     AmbiguousLabels,
@@ -27,6 +28,7 @@ from upcall.model.errors import (
 )
 from upcall.model.frames import (
     ActionNeeded,
+    ActionResolved,
     Activity,
     ConfigCommand,
     ContextUpdate,
@@ -40,6 +42,8 @@ from upcall.model.frames import (
     TurnStream,
     Unknown,
 )
+from upcall.model.ids import ActionId
+from upcall.session.asking import Waiting, answer_of
 from upcall.session.host import Session
 from upcall.session.origin import origin_of
 from upcall_discovery import record as records
@@ -507,3 +511,76 @@ def test_finds_repository_and_branch_without_git(home: Path) -> None:
     assert origin_of(worktree).repo == "tree"
     assert origin_of(worktree).branch == "0123456"
     assert origin_of(home).repo == ""
+
+
+@pytest.mark.asyncio
+async def test_lives_without_a_hub_and_says_why_there_is_none(home: Path) -> None:
+    # Nothing can be started where the state folder cannot be made.
+    (home / "s/upcall").write_text("in the way")
+    async with Session() as session:
+        await session.notify("said to nobody")
+        async with person(home, session) as client:
+            asking = asyncio.create_task(session.ask("Go?"))
+            await client.reply((await asked(client)).id, "yes")
+            assert await asking == "yes"
+        while session.hub_error is None:
+            await asyncio.sleep(0)
+    assert session.hub_error.code
+    assert str(home) not in session.hub_error.code
+
+
+@pytest.mark.asyncio
+async def test_refuses_messages_that_nobody_reads(home: Path) -> None:
+    async with Session(hub=False) as session, person(home, session) as client:
+        for number in range(1001):
+            await client.message("x", update_id=number)
+        acks = [f.update_id for f in await everything(client) if isinstance(f, InboundAck)]
+        assert acks[-1] == 999
+
+
+@pytest.mark.asyncio
+async def test_a_repeated_reply_is_confirmed_again(home: Path) -> None:
+    async with Session(hub=False) as session, person(home, session) as client:
+        asking = asyncio.create_task(session.ask("Go?", ["Yes", "No"], free_text=True))
+        ask = await asked(client)
+        assert ask.takes_text
+        first = await client.reply(ask.id, 0, key="k")
+        assert await client.reply(ask.id, 0, key="k") == first
+        assert await asking == "Yes"
+
+
+@pytest.mark.asyncio
+async def test_refuses_to_be_used_outside_its_life(home: Path) -> None:
+    session = Session(hub=False)
+    for call in (
+        session.ask("?"),
+        session.notify("x"),
+        session.idle("x"),
+        session.attach(PNG),
+        session.context(task="x"),
+        session.activity(True),
+    ):
+        with pytest.raises(UsageError, match="async with"):
+            await call
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("timeout_s", "words"),
+    [
+        (600.0, "no answer within 10 min ("),
+        (0.5, "no answer within 0.5 s ("),
+        (90.0, "no answer within 90 s ("),
+        (7200.0, "no answer within 2 h ("),
+        (86400.0, "no answer within 1 d ("),
+        (None, "no answer (timed out"),
+    ],
+)
+async def test_says_in_words_how_long_nobody_answered(
+    timeout_s: float | None, words: str
+) -> None:
+    resolved = ActionResolved(id=ActionId("ask:1"), resolved_by="timeout")
+    waiting = Waiting(asyncio.get_running_loop().create_future(), timeout_s, 0.0)
+    with pytest.raises(TimedOut) as over:
+        answer_of(Ending(resolved, "timed_out", None, None), waiting, 1.0)
+    assert str(over.value).startswith(words)

@@ -1,3 +1,4 @@
+import asyncio
 import os
 import stat
 import subprocess
@@ -7,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.hub_shells import FakeLog, ManualClock, short_folder
+from fakes.hub_shells import FakeLog, ManualClock, running, short_folder
 from upcall.hub.lock import HubLock, owner_of
-from upcall.hub.runtime import RuntimeFolder
+from upcall.hub.runtime import KEEP_S, RuntimeFolder
 from upcall.model.errors import HubError
 
 HOLDER = """
@@ -163,4 +164,21 @@ async def test_goes_on_without_a_runtime_folder_if_there_is_no_place(folder: Pat
     kept = RuntimeFolder(gone, lock, clock=ManualClock(), log=log, find=find)
     assert not await kept.heal()
     assert log.events() == ["runtime_folder_lost"]
+    lock.release()
+
+
+@pytest.mark.asyncio
+async def test_looks_after_the_runtime_folder_every_two_seconds(folder: Path) -> None:
+    state, runtime, other = made(folder, "state"), made(folder, "run"), made(folder, "next")
+    lock = HubLock.acquire(state, runtime)
+    clock = ManualClock()
+    kept = RuntimeFolder(runtime, lock, clock=clock, log=FakeLog(), find=lambda: other)
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with running(kept.keep(told.put)):
+        await clock.until_waited_for(KEEP_S)
+        (Path(runtime) / "hub.lock").unlink()
+        Path(runtime).rmdir()
+        clock.advance(KEEP_S)
+        async with asyncio.timeout(20):
+            assert await told.get() == other
     lock.release()

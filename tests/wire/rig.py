@@ -26,7 +26,7 @@ from upcall.model.ids import ActionId, ConnectionId
 from upcall.session.client import SessionClient
 from upcall.session.server import Endpoint
 
-TOKEN = "T0ken-of_the.session~0123456789ab"
+TOKEN = "T0ken-q7_W.x~0123456789abcdefghij"
 SESSION = "s-1"
 
 

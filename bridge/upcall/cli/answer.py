@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-ABOUT = """Answer a question. A VALUE is a label, or #N for the Nth option; where words are
-taken it is the words. Several only where several may be chosen."""
+ABOUT = """Answer a question. A VALUE is a label, or #N for the Nth option; where
+words are taken it is the words. Several only where several may be chosen."""
 EPILOG = """examples:
   upcall answer a7q2 yes
   upcall answer a7q2 '#2'
   upcall answer a7q2 --decline
 
 exit codes:
-  0 taken   1 failure, or not allowed from here   2 usage, bad value, no such question
+  0 taken   1 failure, or not allowed from here
+  2 usage, bad value, no such question
   3 it had ended already; stderr says what won"""
 
 

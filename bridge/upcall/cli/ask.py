@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 ABOUT = """Ask a question and print the answer: one label a line, or the words.
 
-The question shows wherever people are: the inbox (`upcall inbox`), `upcall watch`, and this
-terminal. The first answer wins. With -o the ask is closed: only these labels are answers."""
+The question shows wherever people are: the inbox (`upcall inbox`), `upcall
+watch`, and this terminal. The first answer wins. With -o the ask is closed:
+only these labels are answers."""
 EPILOG = """examples:
-  colour=$(upcall ask "Which colour?" -o red -o green --timeout 10m --default red)
+  colour=$(upcall ask "Colour?" -o red -o green --timeout 10m --default red)
   upcall ask "What shall the release be called?"
-  id=$(upcall ask "Ship it tonight?" -o yes -o no --no-wait); upcall wait "$id"
+  id=$(upcall ask "Ship it?" -o yes -o no --no-wait); upcall wait "$id"
 
 exit codes:
   0 answered, or timed out with a default   1 failure   2 usage
   3 ended without an answer (declined, cancelled, ...)   4 timed out
   130 Ctrl-C, 143 terminated: the question is cancelled
 
-WARNING: 0 means "answered", also with "no". `upcall ask ... -o yes -o no && deploy` deploys
-on "no"; what you want then is `upcall confirm`. Never `eval` an answer."""
+WARNING: 0 means "answered", also with "no": `upcall ask ... -o yes -o no &&
+deploy` deploys on "no". What you want then is `upcall confirm`. Never `eval`
+an answer."""
 
 # The same bounds as upcall.model.limits, which would cost its imports; a test compares them.
 MAX_QUESTION_CHARS = 8192
@@ -97,8 +99,7 @@ def ask_and_show(given: argparse.Namespace, ask: dict[str, Any]) -> int:
     """Ask, wait, write the answer, and return the exit code of `ask`."""
     with EndingSignals() as signals:
         try:
-            asked, result = wait_for_end(given, ask, signals)
-            here = asked is not None and asked.answered_here
+            asked, result, here = wait_for_end(given, ask, signals)
             code = results.show(result, as_json=given.json, quiet=given.quiet, here=here)
             if asked is not None:
                 # Only now is the answer ours: had we died before, the card would say so.
@@ -113,8 +114,13 @@ def ask_and_show(given: argparse.Namespace, ask: dict[str, Any]) -> int:
 
 def wait_for_end(
     given: argparse.Namespace, ask: dict[str, Any], signals: EndingSignals
-) -> tuple[asking.Asking | None, dict[str, Any]]:
-    """Return the result of *ask*, and who has to confirm it (None without a hub)."""
+) -> tuple[asking.Asking | None, dict[str, Any], bool]:
+    """Ask, and wait.
+
+    Returns:
+        Who has to confirm the result (None without a hub), the result, and whether this
+        terminal has told it already.
+    """
     session = asker(given)
     asked = asking.Asking(
         ask,
@@ -124,15 +130,18 @@ def wait_for_end(
         prompt=None if given.no_terminal else Prompt.open(),
     )
     try:
-        return asked, asked.run(signals)
+        result = asked.run(signals)
     except asking.NoHub as lost:
         screen.err(f"upcall: {screen.visible(lost.error.msg)}")
         if lost.error.recover:
             screen.err(f"        {screen.visible(lost.error.recover)}")
+    else:
+        return asked, result, asked.answered_here
     from upcall.cli.standalone import ask_alone
 
     prompt = None if given.no_terminal else Prompt.open()
-    return None, ask_alone(ask, session, prompt=prompt, quiet=given.quiet, signals=signals)
+    alone, here = ask_alone(ask, session, prompt=prompt, quiet=given.quiet, signals=signals)
+    return None, alone, here
 
 
 def _hand_over(given: argparse.Namespace, ask: dict[str, Any]) -> int:

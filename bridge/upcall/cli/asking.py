@@ -24,6 +24,7 @@ HUB_WITHIN_S = 10.0
 SAY_AGAIN_S = 600.0
 UNSEEN_FAILS_S = 60.0
 _TURN_EVERY_S = 0.5
+_LOOK_EVERY_S = 10.0
 _RETRY_EVERY_S = 1.0
 
 
@@ -157,13 +158,9 @@ class Asking:
             self._line = None
 
     def _cancel(self) -> None:
-        try:
-            if self._line is not None:
-                self._line.request("cancel", ask=self._ask["id"], timeout_s=5.0)
-        except LineError:
-            return  # the hub sees our connection end, which says the same
-        finally:
-            self._drop()
+        if self._line is not None:
+            _cancel_on(self._line, str(self._ask["id"]))
+        self._drop()
 
     # --- waiting ----------------------------------------------------------------------------
 
@@ -194,21 +191,26 @@ class Asking:
             return self._take_event(event)
         self._draw()
         reads = {line.fileno()}
-        if self._prompt is not None and self._prompt.is_shown and self._prompt.is_foreground():
-            reads.add(self._prompt.fileno())
-        ready, reader_gone = waiting.wait_for(reads, self._output, self._pause_s())
+        prompt = self._prompt
+        if prompt is not None and prompt.is_shown and prompt.is_foreground():
+            reads.add(prompt.fileno())
+        ready, reader_gone = waiting.wait_for(
+            reads, self._output, self._pause_s(len(reads) > 1)
+        )
         if reader_gone:
             self._cancel()
             return self._ended_here("the reader of the answer went away")
-        if self._prompt is not None and self._prompt.fileno() in ready:
-            return self._take_typed(self._prompt, line)
+        # Put into the background meanwhile, reading would stop us.
+        if prompt is not None and prompt.fileno() in ready and prompt.is_foreground():
+            return self._take_typed(prompt, line)
         self._look_at_unseen()
         return None
 
-    def _pause_s(self) -> float:
+    def _pause_s(self, is_prompting: bool) -> float:
         pauses = [SAY_AGAIN_S]
         if self._prompt is not None:
-            pauses.append(_TURN_EVERY_S)
+            # Nothing tells us when our turn comes, or when we are in the foreground again.
+            pauses.append(_LOOK_EVERY_S if is_prompting else _TURN_EVERY_S)
         if self._unseen_since is not None:
             now = time.monotonic()
             pauses.append(self._said_at + SAY_AGAIN_S - now)
@@ -336,6 +338,13 @@ class Asking:
         )
 
 
+def _cancel_on(line: HubLine, ask_id: str) -> None:
+    try:
+        line.request("cancel", ask=ask_id, timeout_s=5.0)
+    except LineError:
+        return  # the hub sees our connection end, and that the question has no asker
+
+
 def _ago(result: dict[str, Any]) -> str:
     closed_ms = result.get("closed_ms")
     if not isinstance(closed_ms, int):
@@ -370,5 +379,7 @@ def raise_ask(
             if time.monotonic() >= until:
                 raise NoHub(err) from err
         except BaseException:
+            # Interrupted: the hub may have it already, and nobody waits for it any more.
+            _cancel_on(line, str(ask["id"]))
             line.close()
             raise

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 ABOUT = """Ask for permission. Exit 0 means yes, and nothing else does.
 
-Nothing is printed on stdout unless --json is given. There is no default: silence is neither
-yes nor no. Where nobody is asked on this terminal the time limit is 1 h unless given."""
+Nothing is printed on stdout unless --json is given. There is no default:
+silence is neither yes nor no. Where nobody is asked on this terminal the time
+limit is 1 h unless given."""
 EPILOG = """example:
   upcall confirm "Deploy to production?" --timeout 30m && ./deploy
 
@@ -49,10 +50,9 @@ def run(argv: Sequence[str]) -> int:
     spec = _spec_of(given)
     with EndingSignals() as signals:
         try:
-            asked, result = ask.wait_for_end(given, spec, signals)
+            asked, result, here = ask.wait_for_end(given, spec, signals)
             if given.json:
                 screen.document(results.document(result))
-            here = asked is not None and asked.answered_here
             words = results.told(result, here=here)
             if words is not None and not given.quiet:
                 screen.err(words)

@@ -16,6 +16,7 @@ from upcall.cli.demo_auto import AutoFailed, answer_all
 from upcall.cli.errors import Failure
 from upcall.cli.inbox import forward_line, is_remote
 from upcall.cli.prompt import Prompt
+from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.cli.standalone import wire_answer
 from upcall.core.asks import InvalidAnswer
 from upcall.line import LineError, ensure_hub, mint_ask_id
@@ -86,26 +87,44 @@ def run(argv: Sequence[str]) -> int:
     given = parser().read(argv)
     auto = given.auto or not (os.isatty(0) and os.isatty(1) and os.isatty(2))
     started_at = time.monotonic()
-    with _own_folders() as folder:
-        screen.out(f"demo: a hub of its own in {folder}; nothing of yours is touched")
+    with EndingSignals() as signals:
         try:
-            asyncio.run(_run(auto))
-        except TimeoutError:
-            raise Failure(
-                f"the demo did not end within {screen.duration(AUTO_LIMIT_S)}",
-                "run it again; if that does not help: upcall doctor",
-                "demo_slow",
-            ) from None
-        except AutoFailed as err:
-            raise Failure(str(err), "see: upcall doctor", "demo_failed") from err
-        finally:
-            _stop_hub()
+            with _own_folders() as folder:
+                screen.out(f"demo: a hub of its own in {folder}; nothing of yours is touched")
+                _run_in_folders(auto, signals.numbers)
+        except Interrupted as signal:
+            return exits.SIGNAL_BASE + signal.number
     took = screen.duration(time.monotonic() - started_at)
     how = "by itself, through the inbox" if auto else "by you"
     screen.out(f"demo: done, {len(QUESTIONS)} of {len(QUESTIONS)} answered {how}, in {took}")
     if not auto:
         screen.out('next: upcall ask "Which colour?" -o red -o green')
     return exits.OK
+
+
+def _run_in_folders(auto: bool, numbers: Sequence[int]) -> None:
+    try:
+        asyncio.run(_run(auto, numbers))
+    except TimeoutError:
+        raise Failure(
+            f"the demo did not end within {screen.duration(AUTO_LIMIT_S)}",
+            "run it again; if that does not help: upcall doctor",
+            "demo_slow",
+        ) from None
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    finally:
+        _stop_hub()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what went wrong first; the rest of a task group only followed."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, AutoFailed):
+        return Failure(str(error), "see: upcall doctor", "demo_failed")
+    return error
 
 
 @contextlib.contextmanager
@@ -141,7 +160,26 @@ def _short_temporary() -> str | None:
     return usual if len(usual) < 40 or not os.access("/tmp", os.W_OK) else "/tmp"  # noqa: S108
 
 
-async def _run(auto: bool) -> None:
+async def _run(auto: bool, numbers: Sequence[int]) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    came: list[int] = []
+
+    def end(number: int) -> None:
+        came.append(number)
+        if task is not None:
+            task.cancel()
+
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    try:
+        await _show(auto)
+    except asyncio.CancelledError:
+        if came:
+            raise Interrupted(came[0]) from None
+        raise
+
+
+async def _show(auto: bool) -> None:
     async with asyncio.timeout(AUTO_LIMIT_S if auto else None):
         async with asyncio.timeout(_HUB_LIMIT_S):
             link = await asyncio.to_thread(_start_hub)
@@ -269,6 +307,8 @@ class _Demo:
             loop.remove_reader(prompt.fileno())
 
     def _take_typed(self, prompt: Prompt) -> None:
+        if not prompt.is_foreground():
+            return  # reading would stop us
         typed = prompt.read()
         ask = self._open.get(self._shown or "")
         if typed is None or ask is None:

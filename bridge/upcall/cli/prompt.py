@@ -88,9 +88,14 @@ class Prompt:
 
     def show(self, ask: dict[str, Any]) -> None:
         """Draw the question, and from now on take what is typed."""
-        self._write("\n".join([*question_lines(ask, screen.width()), "> "]))
-        # After the drawing: what was typed before it was meant for something else.
-        termios.tcflush(self._fd, termios.TCIFLUSH)
+        self._write("\n".join([*question_lines(ask, screen.width()), ""]))
+        # What was typed before the question could be read was meant for something else.
+        try:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        except termios.error:
+            return  # the terminal is gone; its hang-up signal ends us
+        self._typed = b""
+        self._write("> ")
         self.is_shown = True
 
     def read(self) -> str | None:

@@ -31,8 +31,8 @@ def ask_alone(
     prompt: Prompt | None,
     quiet: bool,
     signals: EndingSignals,
-) -> dict[str, Any]:
-    """Return how *ask* ended.
+) -> tuple[dict[str, Any], bool]:
+    """Return how *ask* ended, and whether this terminal has told it.
 
     Raises:
         UpcallError: the endpoint could not be set up, or the ask is not valid.
@@ -44,8 +44,10 @@ def ask_alone(
             f"asking {ask['id']} without a hub: {here}as soon as a hub runs, anywhere. "
             "Ctrl-C cancels"
         )
+    alone = _Alone(ask, session, prompt)
     try:
-        return asyncio.run(_Alone(ask, session, prompt).run(signals.numbers))
+        result = asyncio.run(alone.run(signals.numbers))
+        return result, alone.told_here
     finally:
         if prompt is not None:
             prompt.clear()
@@ -63,7 +65,7 @@ class _Alone:
         self._prompt = prompt
         self._signal: int | None = None
         self._reader_gone = False
-        self._answered_here = False
+        self.told_here = False
 
     async def run(self, signals: tuple[int, ...]) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -137,12 +139,17 @@ class _Alone:
         return None if label is None else self._ask["options"].index(label)
 
     def _take_typed(self, session: Session, prompt: Prompt) -> None:
+        if not prompt.is_foreground():
+            # Put into the background: reading would stop us. It is drawn again later.
+            asyncio.get_running_loop().remove_reader(prompt.fileno())
+            prompt.is_shown = False
+            return
         typed = prompt.read()
         if typed is None:
             return
         try:
             given = choose.read(self._ask, typed)
-            self._answered_here = session.answer(
+            self.told_here = session.answer(
                 self._ask["id"],
                 wire_answer(given, multi=self._ask["multi"]),
                 channel="terminal",
@@ -150,7 +157,7 @@ class _Alone:
         except (choose.NotAnAnswer, InvalidAnswer) as why:
             prompt.again(str(why))
         else:
-            prompt.is_shown = not self._answered_here
+            prompt.is_shown = not self.told_here
 
     def _result(self, outcome: str, answer: Answer | None, asked_at: float) -> dict[str, Any]:
         by = None if answer is None else answer.answered_by
@@ -168,6 +175,7 @@ class _Alone:
             "waited_s": round(time.monotonic() - asked_at, 3),
         }
         if self._prompt is not None and self._prompt.is_shown and outcome == "answered":
+            self.told_here = True
             self._prompt.clear(
                 f'{results.by(result)} answered "{results.quote(result)}". '
                 "Your input was not used."

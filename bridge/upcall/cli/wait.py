@@ -24,8 +24,9 @@ EPILOG = """example:
   upcall wait "$id"
 
 exit codes:
-  0 answered, or timed out with a default   1 failure   2 usage, or no such question
-  3 ended without an answer   4 timed out   130 Ctrl-C, 143 terminated"""
+  0 answered, or timed out with a default   1 failure
+  2 usage, or no such question   3 ended without an answer   4 timed out
+  130 Ctrl-C, 143 terminated"""
 _RETRY_EVERY_S = 1.0
 
 

@@ -36,7 +36,7 @@ def describe(channel: dict[str, Any]) -> str:
     called = name(str(channel.get("name", "?")))
     if channel.get("state") == "down":
         reason = screen.one_line(str(channel.get("reason") or "not hearing"), 80)
-        return f"{called} (down: {reason})"
+        return f"{called} (starting)" if reason == "starting" else f"{called} (down: {reason})"
     if channel.get("name") in _VIEWERS:
         one, many = _VIEWERS[str(channel["name"])]
         count = int(channel.get("audience") or 0)

@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of
-from upcall.core.ledger import Ledger, claimed_by, plain, result_of
-from upcall.core.policy import operator_name
-from upcall.core.render import late_words
-from upcall.core.state import HubState, Step
+from upcall.core.ledger import Ledger, plain, result_of
+from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_own
+from upcall.core.render import claimed_words, late_words
+from upcall.core.state import HubState, Process, Step
 from upcall.core.views import ask_view, channel_views
 from upcall.model.ask import AnsweredBy, Selection
-from upcall.model.effects import Host, Respond, ToWaiter
+from upcall.model.effects import Host, Respond, ToWaiter, WatchProcess
 from upcall.model.events import (
     Asker,
     AskerDied,
@@ -20,16 +20,13 @@ from upcall.model.events import (
     WaitAsked,
     WaiterGone,
 )
-from upcall.model.frames import Answer, Choice
+from upcall.model.frames import Answer, Choice, sendable
 from upcall.model.ids import SessionId, action_id_of, new_hosted_session_id
 from upcall.model.limits import ASKER_GONE_S
 from upcall.model.rows import AskRow, SessionRow
 from upcall.model.struct import replaced
 
-GONE_OPEN: Final = "The program that asked has ended. Nothing was answered."
-GONE_CLAIMED: Final = (
-    "The program stopped before it took the answer. Nothing was run by this answer."
-)
+_NOT_OURS: Final = "this ask belongs to a session with an endpoint of its own"
 
 
 class Askers:
@@ -73,7 +70,7 @@ class Askers:
         self._ledger.open(step, row)
         self._respond_ask(step, event.waiter, row)
         if event.wait:
-            self._ledger.await_end(step, event.waiter, row, attached=True)
+            self._attach_waiter(step, event, row)
 
     def waits(self, step: Step, event: WaitAsked) -> None:
         """Tell a program how an ask ends, now or later; any number of times."""
@@ -96,16 +93,8 @@ class Askers:
         elif event.local:
             self._took_local(step, event, row)
         else:
-            claim = self._state.claims.get(row.ask_id)
-            if row.state == "claimed" and claim is not None:
-                row = self._ledger.close(
-                    step,
-                    row,
-                    "declined" if claim.declined else "answered",
-                    resolved_by="client",
-                    answer=claim.selection,
-                    by=claimed_by(claim),
-                )
+            if row.state == "claimed" and self._state.is_hosted(row.session_id):
+                row = self._ledger.taken(step, row)
             self._respond(step, event.waiter, result=plain(result_of(row, step.at.wall_ms)))
 
     def cancelled(self, step: Step, event: CancelAsked) -> None:
@@ -115,6 +104,9 @@ class Askers:
             self._refuse(step, event.waiter, "unknown_ask", f"no ask {event.ask_id} is known")
             return
         if row.state != "closed":
+            if not self._state.is_hosted(row.session_id):
+                self._refuse(step, event.waiter, "not_permitted", _NOT_OURS)
+                return
             row = self._ledger.close(step, row, "cancelled", resolved_by="local")
         self._respond(step, event.waiter, result=plain(result_of(row, step.at.wall_ms)))
 
@@ -122,7 +114,7 @@ class Askers:
         """A program has something to say that needs no answer."""
         found = self._hosted_of(event.asker)
         if found is None:
-            found = self._new_session(step, event.asker, event.fresh)
+            found = self._new_session(step, event.asker)
             self._ledger.end_session(step, found)
         step.notice(found.session_id, event.level, event.text)
         channels = [plain(view) for view in channel_views(self._state, None)]
@@ -130,69 +122,45 @@ class Askers:
 
     def gone(self, step: Step, event: WaiterGone) -> None:
         """Connections ended. An asker whose connection ended has ended, or gave up."""
-        for waiter in event.waiters:
-            ask_id = self._state.waiting_for.pop(waiter, None)
-            if ask_id is None:
-                continue
-            waiters = self._state.waiters.get(ask_id)
-            was_asker = bool(waiters and waiters.pop(waiter, False))
-            if waiters is not None and not waiters:
-                del self._state.waiters[ask_id]
-            row = self._state.asks.get(ask_id)
-            if row is None or row.handed_over or not was_asker:
-                continue
-            if self._ledger.attached(ask_id):
-                continue
-            if row.key is not None:
-                # A run again with the same key finds this ask and its answer.
-                self._hand_over(step, row)
-            else:
-                self._unreachable(step, row)
+        self._left(step, event.waiters)
 
     def died(self, step: Step, event: AskerDied) -> None:
-        """A process that asked has ended; so have those of its asks that nobody else wants."""
-        for session in [s for s in self._state.sessions.values() if s.kind == "hosted"]:
-            if (session.asker_pid, session.asker_start) != (event.pid, event.start):
-                continue
-            for ask_id in list(self._state.by_session.get(session.session_id, ())):
-                row = self._state.asks[ask_id]
-                if row.handed_over:
-                    continue
-                if row.key is not None:
-                    self._hand_over(step, row)
-                else:
-                    self._unreachable(step, row)
+        """A process that asked has ended; so have those of its asks that nobody else wants.
+
+        Its connection may live on in a child that inherited it.
+        """
+        process = (event.pid, event.start)
+        self._left(step, tuple(self._state.waiters_of.get(process, ())))
+        for session_id in list(self._state.hosted.get(process, {}).values()):
+            for row in self._state.asks_of(session_id):
+                if not self._ledger.attached(row.ask_id):
+                    self._asker_gone(step, row)
 
     def resume(self, step: Step) -> None:
         """At start: open the endpoints again and see which askers still live."""
         for session in list(self._state.sessions.values()):
             if session.kind != "hosted":
                 continue
+            if session.session_id not in self._state.by_session:
+                self._ledger.end_session(step, session)
+                continue
             step.release(Host(session))
-            self._ledger.watch_asker(step, session)
-            if session.asker_pid == 0:
+            if session.asker_pid:
+                step.release(WatchProcess(session.asker_pid, session.asker_start))
+            else:
                 step.timer(step.at.boot_s + ASKER_GONE_S, "unseen", session.session_id)
-            self._ledger.end_session_if_done(step, session.session_id)
 
     def unseen(self, step: Step, session_id: SessionId) -> None:
         """An asker whose process the kernel cannot name did not come back after a restart."""
-        for ask_id in list(self._state.by_session.get(session_id, ())):
-            row = self._state.asks[ask_id]
-            if not row.handed_over and not self._ledger.attached(ask_id):
-                self._unreachable(step, row)
+        for row in self._state.asks_of(session_id):
+            if not self._ledger.attached(row.ask_id):
+                self._asker_gone(step, row)
 
     def claimed(self, step: Step, row: AskRow) -> AskRow:
         """An answer to a hosted ask was claimed: hand it to the asker, or close at once."""
-        claim = self._state.claims[row.ask_id]
         if row.handed_over:
-            return self._ledger.close(
-                step,
-                row,
-                "declined" if claim.declined else "answered",
-                resolved_by="client",
-                answer=claim.selection,
-                by=claimed_by(claim),
-            )
+            return self._ledger.taken(step, row)
+        claim = self._state.claims[row.ask_id]
         for waiter in self._ledger.attached(row.ask_id):
             self._ledger.offer(step, row, claim, waiter)
         return row
@@ -201,18 +169,24 @@ class Askers:
         now_ms = step.at.wall_ms
         if row.state != "open":
             claim = self._state.claims.get(row.ask_id)
-            if row.state == "claimed" and claim is not None:
-                name = claim.operator or "Another program"
-                words = f"{name} answered on {claim.channel} first. Your input was not used."
-            else:
-                words = late_words(row, now_ms)
             self._refuse(
                 step,
                 event.waiter,
                 "already_answered",
-                words,
+                late_words(row, now_ms) if claim is None else claimed_words(claim, now_ms),
                 result=plain(result_of(row, now_ms)),
             )
+            return
+        if not self._state.is_hosted(row.session_id):
+            self._refuse(step, event.waiter, "not_permitted", _NOT_OURS)
+            return
+        operator = operator_name(self._state.settings, "terminal", event.who)
+        if operator is None:
+            self._refuse(step, event.waiter, "not_permitted", NOT_OPERATOR)
+            return
+        refused = refuse_own(self._state.settings, row, event.who)
+        if refused is not None:
+            self._refuse(step, event.waiter, *refused)
             return
         selection: Selection | None = None
         if not event.declined:
@@ -221,7 +195,6 @@ class Askers:
             except InvalidAnswer as exc:
                 self._refuse(step, event.waiter, "invalid_answer", exc.msg)
                 return
-        operator = operator_name(self._state.settings, "terminal", event.who)
         row = self._ledger.close(
             step,
             row,
@@ -241,12 +214,10 @@ class Askers:
 
     def _may_ask_again(self, known: AskRow, event: AskRaised) -> bool:
         """Tell whether a keyed ask that ended without an answer is asked anew."""
+        same = known.revision == revision_of(event.spec)
         if known.ask_id == event.ask_id:
-            return revision_of(event.spec) != known.revision
-        return known.state == "closed" and (
-            known.outcome not in {"answered", "timed_out"}
-            or known.revision != revision_of(event.spec)
-        )
+            return not same
+        return known.state == "closed" and (known.answer is None or not same)
 
     def _attach(self, step: Step, event: AskRaised, row: AskRow) -> None:
         if revision_of(event.spec) != row.revision:
@@ -258,63 +229,71 @@ class Askers:
                 recover=f"answer it (upcall answer {row.ask_id} ...), or use another --key",
             )
             return
-        if row.state == "closed":
-            self._respond_ask(step, event.waiter, row, existing=True)
-            if event.wait:
-                self._tell_ended(step, event.waiter, row)
-            return
-        session = self._state.sessions.get(row.session_id)
-        if session is not None and session.kind == "hosted" and event.wait:
-            if event.asker.pid and (event.asker.pid, event.asker.start) != (
-                session.asker_pid,
-                session.asker_start,
-            ):
-                session = replaced(
-                    session, asker_pid=event.asker.pid, asker_start=event.asker.start
-                )
-                self._state.sessions[session.session_id] = session
-                self._state.hosted[
-                    session.asker_pid, session.asker_start, session.conversation
-                ] = session.session_id
-                step.write(session)
-            self._ledger.watch_asker(step, session)
+        hosted = self._state.is_hosted(row.session_id)
+        if row.state != "closed" and hosted and not event.wait and not row.handed_over:
+            row = self._hand_over(step, row)
         self._respond_ask(step, event.waiter, row, existing=True)
-        if event.wait:
-            self._ledger.await_end(step, event.waiter, row, attached=not row.handed_over)
+        if not event.wait:
+            return
+        if row.state == "closed":
+            self._tell_ended(step, event.waiter, row)
+        elif hosted and not row.handed_over:
+            self._adopt(step, event.asker, row)
+            self._attach_waiter(step, event, row)
+        else:
+            self._ledger.await_end(step, event.waiter, row, attached=False)
+
+    def _attach_waiter(self, step: Step, event: AskRaised, row: AskRow) -> None:
+        process: Process = (event.asker.pid, event.asker.start)
+        self._ledger.await_end(step, event.waiter, row, attached=True, process=process)
+
+    def _adopt(self, step: Step, asker: Asker, row: AskRow) -> None:
+        """Hear of the death of another process that asks the same; only one is the asker."""
+        session = self._state.sessions[row.session_id]
+        process: Process = (asker.pid, asker.start)
+        if not asker.pid or process == (session.asker_pid, session.asker_start):
+            return
+        step.release(WatchProcess(asker.pid, asker.start))
+        alone = len(self._state.by_session[row.session_id]) == 1
+        known = session.conversation in self._state.hosted.get(process, ())
+        if alone and not known and not self._ledger.attached(row.ask_id):
+            self._state.leave_process(session)
+            session = replaced(session, asker_pid=asker.pid, asker_start=asker.start)
+            self._state.enter(session)
+            step.write(session)
 
     def _session_for(self, step: Step, asker: Asker) -> SessionRow:
         found = self._hosted_of(asker)
         if found is not None:
             return found
-        session = self._new_session(step, asker, step.random(8))
+        session = self._new_session(step, asker)
         step.release(Host(session))
-        self._ledger.watch_asker(step, session)
+        if asker.pid:
+            step.release(WatchProcess(asker.pid, asker.start))
         return session
 
     def _hosted_of(self, asker: Asker) -> SessionRow | None:
-        if asker.pid == 0:
-            return None
-        known = self._state.hosted.get((asker.pid, asker.start, self._conversation(asker)))
-        return None if known is None else self._state.sessions.get(known)
+        process: Process = (asker.pid, asker.start)
+        session_id = self._state.hosted.get(process, {}).get(self._conversation(asker))
+        return None if session_id is None else self._state.sessions[session_id]
 
-    def _new_session(self, step: Step, asker: Asker, fresh: bytes) -> SessionRow:
-        session_id = new_hosted_session_id(fresh)
+    def _new_session(self, step: Step, asker: Asker) -> SessionRow:
+        session_id = new_hosted_session_id(step.random(8))
         session = SessionRow(
             session_id=session_id,
             kind="hosted",
             conversation=self._conversation(asker) or session_id,
             asker_pid=asker.pid,
             asker_start=asker.start,
-            title=asker.title,
-            repo=asker.repo,
-            branch=asker.branch,
+            title=_clean(asker.title),
+            repo=_clean(asker.repo),
+            branch=_clean(asker.branch),
             machine=self._state.settings.machine,
-            cwd=asker.cwd,
-            program=asker.program,
+            cwd=_clean(asker.cwd),
+            program=_clean(asker.program),
             started_ms=step.at.wall_ms,
         )
-        self._state.sessions[session_id] = session
-        self._state.hosted[asker.pid, asker.start, session.conversation] = session_id
+        self._state.enter(session)
         self._state.live_of(session_id).attached = True
         step.write(session)
         step.change()
@@ -327,17 +306,31 @@ class Askers:
             return f"p:{self._state.settings.machine}:{asker.parent}"
         return ""
 
-    def _hand_over(self, step: Step, row: AskRow) -> None:
+    def _left(self, step: Step, waiters: tuple[int, ...]) -> None:
+        for waiter in waiters:
+            left = self._state.drop_waiter(waiter)
+            if left is None:
+                continue
+            ask_id, was_asker = left
+            row = self._state.asks[ask_id]
+            if was_asker and not self._ledger.attached(ask_id):
+                self._asker_gone(step, row)
+
+    def _asker_gone(self, step: Step, row: AskRow) -> None:
+        if row.handed_over:
+            return
+        if row.key is not None:
+            # A run again with the same key finds this ask and its answer.
+            self._hand_over(step, row)
+        else:
+            self._ledger.unreachable(step, row)
+
+    def _hand_over(self, step: Step, row: AskRow) -> AskRow:
         row = replaced(row, handed_over=True)
         self._state.asks[row.ask_id] = row
         step.write(row)
         step.audit("handed_over", row)
-        if row.state == "claimed":
-            self.claimed(step, row)
-
-    def _unreachable(self, step: Step, row: AskRow) -> None:
-        note = GONE_CLAIMED if row.state == "claimed" else GONE_OPEN
-        self._ledger.close(step, row, "unreachable", resolved_by="local", note=note)
+        return self.claimed(step, row) if row.state == "claimed" else row
 
     def _tell_ended(self, step: Step, waiter: int, row: AskRow) -> None:
         result = plain(result_of(row, step.at.wall_ms))
@@ -375,3 +368,8 @@ def _wire(event: Took) -> Answer:
             return event.indices[0]
         return Choice(selected=event.indices, custom=event.text)
     return event.text or ""
+
+
+def _clean(text: str | None) -> str | None:
+    # Names of files and programs need not be text; what is kept of them is.
+    return None if text is None else sendable(text)

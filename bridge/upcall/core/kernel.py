@@ -6,9 +6,11 @@ rows in one transaction and carries out its releases only after the commit.
 
 import heapq
 from collections.abc import Sequence
+from typing import Final
 
 from upcall.core.askers import Askers
 from upcall.core.asks import read_answer
+from upcall.core.lanes import Lanes
 from upcall.core.ledger import Ledger, action_of, plain, resolved_of
 from upcall.core.outbox import Outbox
 from upcall.core.people import People
@@ -45,6 +47,8 @@ from upcall.model.rows import AskRow, SessionRow, Snapshot
 from upcall.model.struct import replaced
 from upcall.model.views import AskView, ChannelView, SessionView
 
+TIMERS_KEPT: Final = 1024
+
 
 class Kernel:
     """Everything the hub decides."""
@@ -52,13 +56,13 @@ class Kernel:
     def __init__(self, settings: KernelSettings) -> None:
         state = HubState(settings)
         self._state = state
-        self._outbox = Outbox(state)
+        self._lanes = Lanes(state)
+        self._outbox = Outbox(state, self._lanes)
         self._ledger = Ledger(state, self._outbox)
         self._askers = Askers(state, self._ledger)
         self._sessions = Sessions(state, self._ledger, self._outbox)
         self._people = People(state, self._ledger, self._outbox, self._askers, self._sessions)
-        for info in settings.channels:
-            state.channels[info.name] = ChannelLive()
+        self._prune_at = TIMERS_KEPT
 
     @classmethod
     def load(cls, settings: KernelSettings, snapshot: Snapshot) -> "Kernel":
@@ -66,11 +70,11 @@ class Kernel:
         kernel = cls(settings)
         state = kernel._state
         for session in snapshot.sessions:
-            target = state.sessions if session.ended_ms is None else state.ended
-            target[session.session_id] = session
-            if session.kind == "hosted" and session.ended_ms is None:
-                asker = (session.asker_pid, session.asker_start, session.conversation)
-                state.hosted[asker] = session.session_id
+            if session.ended_ms is not None:
+                state.ended[session.session_id] = session
+                continue
+            state.enter(session)
+            if session.kind == "hosted":
                 state.live_of(session.session_id).attached = True
         for ask in snapshot.asks:
             if ask.state == "closed":
@@ -78,16 +82,17 @@ class Kernel:
                 continue
             state.asks[ask.ask_id] = ask
             state.by_action[ask.session_id, ask.action_id] = ask.ask_id
-            state.by_session[ask.session_id][ask.ask_id] = None
+            state.by_session.setdefault(ask.session_id, {})[ask.ask_id] = None
         for claim in snapshot.claims:
             state.claims[claim.ask_id] = claim
             state.won[claim.ask_id] = claim
         for inbound in snapshot.inbound:
             state.inbound[inbound.channel, inbound.event_key] = None
         for conversation in snapshot.conversations:
-            state.conversations[conversation.key, conversation.channel] = conversation
+            of_key = state.conversations.setdefault(conversation.key, {})
+            of_key[conversation.channel] = conversation
         for shown in snapshot.cards:
-            state.cards[shown.ask_id, shown.channel] = shown
+            state.cards.setdefault(shown.ask_id, {})[shown.channel] = shown
         for token in snapshot.tokens:
             state.tokens[token.token] = token
             state.tokens_of.setdefault(token.ask_id, []).append(token)
@@ -138,11 +143,9 @@ class Kernel:
             case PersonActed():
                 self._people.acted(step, event)
             case Delivered():
-                shown = self._outbox.delivered(step, event)
-                if shown is not None:
-                    self._tell_channels(step, shown)
+                self._tell_channels(step, self._lanes.delivered(step, event))
             case DeliveryFailed():
-                self._outbox.failed(step, event)
+                self._tell_channels(step, self._lanes.failed(step, event))
             case ChannelChanged():
                 self._channel_changed(step, event)
             case RootChanged():
@@ -151,6 +154,7 @@ class Kernel:
                 self._due(step, event.at)
             case Resumed():
                 self._resume(step, event.at)
+        self._prune_timers()
         return step.decision
 
     @property
@@ -188,7 +192,8 @@ class Kernel:
 
     def open_rows(self) -> list[AskRow]:
         """Return open and claimed asks, oldest first."""
-        return sorted(self._state.asks.values(), key=lambda row: (row.raised_ms, row.ask_id))
+        rows = self._state.asks.values()
+        return sorted(rows, key=lambda row: (row.raised_ms, row.ask_id))
 
     def open_asks(self) -> list[AskView]:
         """Return open and claimed asks as they are shown, oldest first."""
@@ -225,8 +230,7 @@ class Kernel:
 
     def hosted_asks(self, session_id: str) -> Sequence[ActionNeeded]:
         """Return the frames of a hosted session's open asks, oldest first."""
-        ids = self._state.by_session.get(SessionId(session_id), ())
-        return [action_of(self._state.asks[ask_id]) for ask_id in ids]
+        return [action_of(row) for row in self._state.asks_of(SessionId(session_id))]
 
     def hosted_resolutions(self, session_id: str) -> Sequence[ActionResolved]:
         """Return the frames of a hosted session's asks that ended lately."""
@@ -254,13 +258,13 @@ class Kernel:
         if event.hearing:
             live.heard_ms = step.at.wall_ms
             if not was_hearing:
-                self._outbox.wake_target(step, event.channel)
+                self._lanes.wake_target(step, event.channel)
         for ask_id in list(self._state.waiters):
             self._tell_channels(step, ask_id)
         step.change()
 
-    def _tell_channels(self, step: Step, ask_id: AskId) -> None:
-        waiters = self._state.waiters.get(ask_id)
+    def _tell_channels(self, step: Step, ask_id: AskId | None) -> None:
+        waiters = self._state.waiters.get(ask_id) if ask_id is not None else None
         if not waiters:
             return
         fields = {"channels": [plain(view) for view in channel_views(self._state, ask_id)]}
@@ -280,25 +284,52 @@ class Kernel:
     def _due(self, step: Step, at: Moment) -> None:
         timers = self._state.timers
         while timers and timers[0][0] <= at.boot_s:
-            _, kind, key = heapq.heappop(timers)
+            due_s, kind, key = heapq.heappop(timers)
+            if not self._is_wanted(due_s, kind, key):
+                continue
             match kind:
                 case "deadline":
-                    self._deadline(step, at, AskId(key))
+                    self._expire(step, self._state.asks[AskId(key)])
                 case "delivery":
-                    self._outbox.due(step, key)
+                    self._lanes.due(step, int(key))
                 case "peer_sync":
                     self._sessions.peer_sync(step, SessionId(key))
-                case "unseen":
-                    self._askers.unseen(step, SessionId(key))
+                case "conversation":
+                    self._ledger.close_conversation(step, key)
                 case _:
-                    step.log("unknown_timer", kind=kind)
+                    self._askers.unseen(step, SessionId(key))
 
-    def _deadline(self, step: Step, at: Moment, ask_id: AskId) -> None:
-        row = self._state.asks.get(ask_id)
-        if row is None or row.state != "open" or row.deadline_boot_s is None:
-            return
-        if row.deadline_boot_s > at.boot_s:
-            return
+    def _is_wanted(self, due_s: float, kind: str, key: str) -> bool:
+        """Tell whether a timer still stands; what it was set for may have changed since."""
+        state = self._state
+        match kind:
+            case "deadline":
+                row = state.asks.get(AskId(key))
+                return row is not None and row.state == "open" and row.deadline_boot_s == due_s
+            case "delivery":
+                waiting = state.deliveries.get(int(key))
+                return (
+                    waiting is not None
+                    and waiting.state not in {"queued", "sending"}
+                    and state.retry_due.get(waiting.id) == due_s
+                )
+            case "peer_sync":
+                live = state.live.get(SessionId(key))
+                return live is not None and live.sync_due_s == due_s
+            case "conversation":
+                return state.idle_due.get(key) == due_s
+            case _:
+                return SessionId(key) in state.by_session
+
+    def _prune_timers(self) -> None:
+        # A timer that is void would otherwise stay until its time, which may be a year off.
+        timers = self._state.timers
+        if len(timers) > self._prune_at:
+            timers[:] = [timer for timer in timers if self._is_wanted(*timer)]
+            heapq.heapify(timers)
+            self._prune_at = max(TIMERS_KEPT, 2 * len(timers))
+
+    def _expire(self, step: Step, row: AskRow) -> None:
         answer = None
         hearing = any(live.hearing for live in self._state.channels.values())
         if row.spec.default is not None and hearing:
@@ -310,14 +341,18 @@ class Kernel:
         for row in list(self._state.asks.values()):
             if row.deadline_boot_s is None or row.deadline_ms is None:
                 continue
+            due_s = row.deadline_boot_s
             if row.boot_id != boot_id:
                 # Boot seconds of another boot mean nothing; the wall clock decides.
-                left_s = (row.deadline_ms - at.wall_ms) / 1000
-                row = replaced(row, deadline_boot_s=at.boot_s + left_s, boot_id=boot_id)  # noqa: PLW2901
-                self._state.asks[row.ask_id] = row
-                step.write(row)
-            step.timer(row.deadline_boot_s or at.boot_s, "deadline", row.ask_id)
-        self._outbox.resume(step)
+                due_s = at.boot_s + (row.deadline_ms - at.wall_ms) / 1000
+                moved = replaced(row, deadline_boot_s=due_s, boot_id=boot_id)
+                self._state.asks[row.ask_id] = moved
+                step.write(moved)
+            step.timer(due_s, "deadline", row.ask_id)
+        self._lanes.resume(step)
         for row in self._state.asks.values():
             self._outbox.show(step, row)
         self._askers.resume(step)
+        for conversation in self._state.conversations:
+            if conversation not in self._state.living:
+                self._ledger.idle(step, conversation)

@@ -4,14 +4,14 @@ Every change is a row, a line of the story, a redraw of all cards, and word to w
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from upcall.core.asks import frame_of, wire_answer
 from upcall.core.outbox import Outbox
-from upcall.core.render import late_words
-from upcall.core.state import CLOSED_KEPT, HubState, Step
+from upcall.core.render import gone_words, late_code, late_words
+from upcall.core.state import CLOSED_KEPT, INBOUND_KEPT, HubState, Process, Step
 from upcall.model.ask import AnsweredBy, AskResult, AskState, Outcome, Selection
 from upcall.model.effects import (
     Acknowledge,
@@ -20,10 +20,10 @@ from upcall.model.effects import (
     ToClients,
     ToWaiter,
     Unhost,
-    WatchProcess,
 )
 from upcall.model.frames import ActionNeeded, ActionResolved, By
 from upcall.model.ids import AskId, SessionId
+from upcall.model.limits import CONVERSATION_IDLE_S
 from upcall.model.platform import Receipt
 from upcall.model.rows import AskRow, ClaimRow, SessionRow
 from upcall.model.struct import replaced
@@ -36,6 +36,7 @@ NEXT: Final[Mapping[AskState, Mapping[str, AskState]]] = {
 }
 
 
+_OUTCOMES: Final[Mapping[str, Outcome]] = {outcome: outcome for outcome in get_args(Outcome)}
 LOCAL: Final = "local:"
 
 
@@ -76,21 +77,23 @@ class Ledger:
         """Track a new ask and show it everywhere."""
         self._keep(step, row)
         self._state.by_action[row.session_id, row.action_id] = row.ask_id
-        self._state.by_session[row.session_id][row.ask_id] = None
+        self._state.by_session.setdefault(row.session_id, {})[row.ask_id] = None
         if row.key is not None:
-            self._state.keys[row.key] = row.ask_id
-        if row.deadline_boot_s is not None:
-            step.timer(row.deadline_boot_s, "deadline", row.ask_id)
+            self._state.remember_key(row.key, row.ask_id)
+        self._set_timer(step, row)
         step.audit("raised", row, ask_class=row.spec.ask_class, revision=row.revision)
         self._outbox.show(step, row)
-        if self._is_hosted(row):
+        if self._state.is_hosted(row.session_id):
             step.release(ToClients(row.session_id, action_of(row)))
         step.change()
 
     def claim(self, step: Step, row: AskRow, claim: ClaimRow) -> AskRow:
         """Take the first answer; whether it counts is the program's word."""
-        self._state.claims[row.ask_id] = claim
         row = replaced(row, state=NEXT[row.state]["claim"], note="")
+        self._state.claims[row.ask_id] = claim
+        self._state.won[row.ask_id] = claim
+        while len(self._state.won) > INBOUND_KEPT:
+            self._state.won.popitem(last=False)
         self._keep(step, row)
         step.write(claim)
         step.audit(
@@ -104,16 +107,19 @@ class Ledger:
         step.change()
         return row
 
-    def reopen(self, step: Step, row: AskRow, note: str) -> AskRow:
+    def reopen(self, step: Step, row: AskRow, code: str, note: str) -> AskRow:
         """The program did not take the answer and still waits for one."""
         row = replaced(row, state=NEXT[row.state]["reopen"], note=note)
         self._state.claims.pop(row.ask_id, None)
+        self._state.won.pop(row.ask_id, None)
         self._keep(step, row)
         step.write(EndClaim(row.ask_id))
-        step.audit("reopened", row, reason=note)
-        self._outbox.drop_for(step, row.ask_id, ("reply",))
+        step.audit("reopened", row, reason=code)
+        self._set_timer(step, row)
+        self._outbox.drop_reply(step, row.ask_id)
         self._outbox.redraw(step, row)
-        self._settle(step, row, Receipt(ok=False, code="invalid_answer", msg=note))
+        result = result_of(row, step.at.wall_ms)
+        self._settle(step, row, Receipt(ok=False, code=code, msg=note, result=result))
         step.change()
         return row
 
@@ -129,7 +135,7 @@ class Ledger:
         note: str = "",
     ) -> AskRow:
         """Record the one outcome, tell everybody, and take the buttons away."""
-        claim = self._state.claims.pop(row.ask_id, None)
+        claim = self._state.claims.get(row.ask_id)
         row = replaced(
             row,
             state=NEXT[row.state]["close"],
@@ -140,14 +146,15 @@ class Ledger:
             closed_ms=step.at.wall_ms,
             note=note,
         )
+        self._state.claims.pop(row.ask_id, None)
         self._state.asks.pop(row.ask_id, None)
         self._remember(row)
         step.write(row)
         if claim is not None:
             step.write(EndClaim(row.ask_id))
-        self._outbox.drop_for(step, row.ask_id, ("reply", "hold"))
-        self._outbox.redraw(step, row)
-        self._drop_tokens(step, row.ask_id)
+        if self._state.tokens_of.get(row.ask_id):
+            step.write(DropTokens(row.ask_id))
+        self._outbox.close(step, row)
         step.audit(
             "closed",
             row,
@@ -155,15 +162,36 @@ class Ledger:
             resolved_by=resolved_by,
             operator=by.name if by else None,
             channel=by.channel if by else None,
+            detail=by.detail if by else None,
         )
-        if self._is_hosted(row):
+        if self._state.is_hosted(row.session_id):
             step.release(ToClients(row.session_id, resolved_of(row)))
         self._tell_waiters(step, row)
-        self._settle(step, row, self._late_receipt(step, row, claim))
+        won = claim is not None and _has_won(row, claim)
+        if not won:
+            self._state.won.pop(row.ask_id, None)
+        self._settle(step, row, self._late_receipt(step, row, won=won))
         self._forget(row)
         self.end_session_if_done(step, row.session_id)
         step.change()
         return row
+
+    def taken(self, step: Step, row: AskRow) -> AskRow:
+        """The program has the claimed answer: record it as what the ask ended with."""
+        claim = self._state.claims[row.ask_id]
+        return self.close(
+            step,
+            row,
+            "declined" if claim.declined else "answered",
+            resolved_by="client",
+            answer=claim.selection,
+            by=claimed_by(claim),
+        )
+
+    def unreachable(self, step: Step, row: AskRow) -> None:
+        """The program is gone without an answer."""
+        note = gone_words(row, step.at.wall_ms, self._state.settings.zone)
+        self.close(step, row, "unreachable", resolved_by="local", note=note)
 
     def hold(self, step: Step, row: AskRow, hold: bool) -> AskRow:
         """Stop, or start again, the clock of an open hosted ask with a deadline."""
@@ -179,7 +207,7 @@ class Ledger:
                 deadline_ms=step.at.wall_ms + int(row.held_s * 1000),
                 boot_id=self._state.settings.boot_id,
             )
-            step.timer(due_s, "deadline", row.ask_id)
+            self._set_timer(step, row)
         else:
             return row
         self._keep(step, row)
@@ -200,12 +228,19 @@ class Ledger:
         self._outbox.redraw(step, row)
         step.change()
 
-    def await_end(self, step: Step, waiter: int, row: AskRow, *, attached: bool) -> None:
+    def await_end(
+        self,
+        step: Step,
+        waiter: int,
+        row: AskRow,
+        *,
+        attached: bool,
+        process: Process | None = None,
+    ) -> None:
         """Tell *waiter* when *row* ends; an attached one is the asker itself."""
-        self._state.waiters[row.ask_id][waiter] = attached
-        self._state.waiting_for[waiter] = row.ask_id
+        self._state.add_waiter(waiter, row.ask_id, attached=attached, process=process)
         claim = self._state.claims.get(row.ask_id)
-        if attached and row.state == "claimed" and claim is not None:
+        if attached and claim is not None:
             self.offer(step, row, claim, waiter)
 
     def offer(self, step: Step, row: AskRow, claim: ClaimRow, waiter: int) -> None:
@@ -217,6 +252,7 @@ class Ledger:
             answered_by=AnsweredBy(claim.operator, claim.channel),
             waited_s=max(0, step.at.wall_ms - row.raised_ms) / 1000,
         )
+        self._state.offered.add(waiter)
         step.release(ToWaiter(waiter, "ended", {"result": plain(result)}))
 
     def attached(self, ask_id: AskId) -> list[int]:
@@ -227,11 +263,7 @@ class Ledger:
     def end_session_if_done(self, step: Step, session_id: SessionId) -> None:
         """A hosted session ends with its last ask."""
         session = self._state.sessions.get(session_id)
-        if (
-            session is None
-            or session.kind != "hosted"
-            or self._state.by_session.get(session_id)
-        ):
+        if session is None or session.kind != "hosted" or session_id in self._state.by_session:
             return
         self.end_session(step, session)
         step.release(Unhost(session_id))
@@ -239,25 +271,27 @@ class Ledger:
     def end_session(self, step: Step, session: SessionRow) -> None:
         """The session is no more; its conversation may go on with another."""
         session = replaced(session, ended_ms=step.at.wall_ms)
-        self._state.sessions.pop(session.session_id, None)
-        self._state.live.pop(session.session_id, None)
-        asker = (session.asker_pid, session.asker_start, session.conversation)
-        if self._state.hosted.get(asker) == session.session_id:
-            del self._state.hosted[asker]
-        self._state.ended[session.session_id] = session
-        while len(self._state.ended) > CLOSED_KEPT * 2:
-            self._state.ended.popitem(last=False)
+        self._outbox.lanes.end_session(step, session.session_id)
+        if self._state.leave(session) and session.conversation in self._state.conversations:
+            self.idle(step, session.conversation)
         step.write(session)
         step.change()
 
-    def watch_asker(self, step: Step, session: SessionRow) -> None:
-        """Hear of the death of the process that asked."""
-        if session.asker_pid:
-            step.release(WatchProcess(session.asker_pid, session.asker_start))
+    def idle(self, step: Step, conversation: str) -> None:
+        """A conversation has no session now; if none comes it is closed after a while."""
+        due_s = step.at.boot_s + CONVERSATION_IDLE_S
+        self._state.idle_due[conversation] = due_s
+        step.timer(due_s, "conversation", conversation)
 
-    def _is_hosted(self, row: AskRow) -> bool:
-        session = self._state.session(row.session_id)
-        return session is not None and session.kind == "hosted"
+    def close_conversation(self, step: Step, conversation: str) -> None:
+        """Nobody has spoken there for long."""
+        del self._state.idle_due[conversation]
+        for row in self._state.conversations.pop(conversation, {}).values():
+            step.write(replaced(row, state="closed"))
+
+    def _set_timer(self, step: Step, row: AskRow) -> None:
+        if row.deadline_boot_s is not None:
+            step.timer(row.deadline_boot_s, "deadline", row.ask_id)
 
     def _keep(self, step: Step, row: AskRow) -> None:
         self._state.asks[row.ask_id] = row
@@ -268,46 +302,44 @@ class Ledger:
         closed[row.ask_id] = row
         while len(closed) > CLOSED_KEPT:
             _, old = closed.popitem(last=False)
-            self._state.by_action.pop((old.session_id, old.action_id), None)
+            action = (old.session_id, old.action_id)
+            # A session may ask again under the action id of an ask that is over.
+            if self._state.by_action.get(action) == old.ask_id:
+                del self._state.by_action[action]
+            for token in self._state.tokens_of.pop(old.ask_id, ()):
+                self._state.tokens.pop(token.token, None)
 
     def _forget(self, row: AskRow) -> None:
-        asks = self._state.by_session.get(row.session_id)
-        if asks is not None:
-            asks.pop(row.ask_id, None)
-            if not asks:
-                del self._state.by_session[row.session_id]
-        for info in self._state.settings.channels:
-            self._state.cards.pop((row.ask_id, info.name), None)
-
-    def _drop_tokens(self, step: Step, ask_id: AskId) -> None:
-        tokens = self._state.tokens_of.pop(ask_id, None)
-        if tokens:
-            for token in tokens:
-                self._state.tokens.pop(token.token, None)
-            step.write(DropTokens(ask_id))
+        asks = self._state.by_session[row.session_id]
+        asks.pop(row.ask_id)
+        if not asks:
+            del self._state.by_session[row.session_id]
 
     def _tell_waiters(self, step: Step, row: AskRow) -> None:
         fields = {"result": plain(result_of(row, step.at.wall_ms))}
-        for waiter in self._state.waiters.pop(row.ask_id, {}):
-            self._state.waiting_for.pop(waiter, None)
-            step.release(ToWaiter(waiter, "ended", fields))
+        for waiter in list(self._state.waiters.get(row.ask_id, ())):
+            # Who was told the claimed answer has it; it is told the end only once.
+            told = waiter in self._state.offered
+            self._state.drop_waiter(waiter)
+            if not told:
+                step.release(ToWaiter(waiter, "ended", fields))
 
     def _settle(self, step: Step, row: AskRow, receipt: Receipt) -> None:
         for receipt_id in self._state.receipts_waiting.pop(row.ask_id, ()):
             step.release(Acknowledge(receipt_id, receipt))
 
-    def _late_receipt(self, step: Step, row: AskRow, claim: ClaimRow | None) -> Receipt:
+    def _late_receipt(self, step: Step, row: AskRow, *, won: bool) -> Receipt:
         result = result_of(row, step.at.wall_ms)
-        won = claim is not None and (
-            (row.outcome == "answered" and row.answer == claim.selection)
-            or (row.outcome == "declined" and claim.declined)
-        )
         if won:
             return Receipt(ok=True, result=result)
-        code = "unreachable" if row.outcome == "unreachable" else "already_answered"
-        return Receipt(
-            ok=False, code=code, msg=row.note or late_words(row, step.at.wall_ms), result=result
-        )
+        msg = late_words(row, step.at.wall_ms)
+        return Receipt(ok=False, code=late_code(row), msg=msg, result=result)
+
+
+def _has_won(row: AskRow, claim: ClaimRow) -> bool:
+    if claim.declined:
+        return row.outcome == "declined"
+    return row.outcome == "answered" and row.answer == claim.selection
 
 
 def action_of(row: AskRow) -> ActionNeeded:
@@ -323,6 +355,6 @@ def resolved_of(row: AskRow) -> ActionResolved:
         id=row.action_id,
         resolved_by=row.resolved_by or "local",
         answer=None if row.answer is None else wire_answer(row.spec, row.answer),
-        outcome=row.outcome,  # type: ignore[arg-type]  # a row holds only outcomes
+        outcome=_OUTCOMES.get(row.outcome or ""),
         by=None if by is None else By(channel=by.channel, name=by.name),
     )

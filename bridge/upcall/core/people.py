@@ -1,22 +1,22 @@
 """People on channels: they answer, decline, hold the clock, and write to sessions."""
 
-from typing import Final
+import hashlib
 
 import msgspec
 
+from upcall.core.acts import read_act
 from upcall.core.askers import Askers
 from upcall.core.asks import InvalidAnswer, read_answer
-from upcall.core.ledger import LOCAL, Ledger, resolved_of, result_of
+from upcall.core.ledger import LOCAL, Ledger, action_of, resolved_of, result_of
 from upcall.core.outbox import Outbox, can_decline
-from upcall.core.policy import operator_name, refuse_local
-from upcall.core.render import late_words
+from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_local
+from upcall.core.render import CHANGED, claimed_words, late_code, late_words
 from upcall.core.sessions import Sessions
 from upcall.core.state import INBOUND_KEPT, HubState, Step
 from upcall.model import frames
-from upcall.model.ask import AskSpec, Selection
+from upcall.model.ask import Selection
 from upcall.model.effects import Acknowledge, SaveLogin, SaveSetting, ToClients
 from upcall.model.events import HostedReply, PersonActed
-from upcall.model.frames import Choice
 from upcall.model.ids import AskId, ReplyKey, SessionId
 from upcall.model.limits import MAX_TEXT_CHARS
 from upcall.model.platform import (
@@ -29,13 +29,7 @@ from upcall.model.platform import (
     Who,
 )
 from upcall.model.rows import AskRow, ClaimRow, InboundRow
-from upcall.model.text import one_line
-
-STALE: Final = (
-    "The program changed its question after this card was posted. Nothing was sent. "
-    "New question below."
-)
-NOT_OPERATOR: Final = "You can read this conversation but not answer in it."
+from upcall.model.text import one_line, unpaired_surrogate_or_nul
 
 
 class People:
@@ -76,76 +70,77 @@ class People:
         """A client of a hosted session's endpoint replies; the rules are the wire's."""
         match event.frame:
             case frames.AskHold(id=action_id, hold=hold):
-                ask_id = self._state.by_action.get((event.session_id, action_id))
-                row = self._state.asks.get(ask_id) if ask_id is not None else None
+                row = self._state.at_action(event.session_id, action_id)
                 if row is not None and row.state == "open":
-                    self._ledger.hold(step, row, hold)
+                    self._held_by_client(step, event, row, hold)
             case frames.Reply() as reply:
                 self._replied(step, event, reply)
             case other:
                 step.log("frame_ignored", session=event.session_id, frame=type(other).__name__)
 
     def _replied(self, step: Step, event: HostedReply, reply: frames.Reply) -> None:
-        ask_id = self._state.by_action.get((event.session_id, reply.id))
-        row = self._state.find(ask_id) if ask_id is not None else None
-
-        def reject(reason: str) -> None:
-            frame = frames.ReplyRejected(id=reply.id, reason=reason)
-            step.release(ToClients(event.session_id, frame, event.connection))
-
+        row = self._state.at_action(event.session_id, reply.id)
         key = reply.idempotency_key
         origin = f"endpoint:{key}" if key is not None else f"{event.connection}:"
         if row is None:
-            reject("unknown_action")
+            self._reject(step, event, reply, "unknown_action")
             return
         if row.state == "closed":
             self._replied_late(step, event, reply, row, origin)
             return
         if row.spec.ask_class == "permission" and not self._state.settings.allow_direct_clients:
-            reject("resolver_unavailable")
+            self._reject(step, event, reply, "resolver_unavailable")
             return
         selection = None
-        if not reply.decline:
+        if reply.answer is not None:
             try:
-                selection = read_answer(row.spec, reply.answer or "")
+                selection = read_answer(row.spec, reply.answer)
             except InvalidAnswer:
-                reject("invalid_answer")
+                self._reject(step, event, reply, "invalid_answer")
                 return
         claim = self._state.claims.get(row.ask_id)
-        if claim is not None:
-            same = claim.origin == origin and claim.selection == selection
-            if not same:
-                reject("idempotency_conflict")
-            return
-        self._claim(
-            step,
-            row,
-            operator=None,
-            channel="endpoint",
-            event_key=f"{event.session_id}:{row.ask_id}:{origin}",
-            selection=selection,
-            origin=origin,
-        )
+        if claim is None:
+            self._claim(
+                step,
+                row,
+                operator=None,
+                channel="endpoint",
+                event_key=f"{event.session_id}:{row.ask_id}:{origin}",
+                selection=selection,
+                origin=origin,
+            )
+        elif claim.origin != origin:
+            self._reject(step, event, reply, "already_answered")
+        elif claim.selection != selection:
+            reason = "already_answered" if key is None else "idempotency_conflict"
+            self._reject(step, event, reply, reason)
+        # The same again: its sender hears how it ends, like everybody.
 
     def _replied_late(
         self, step: Step, event: HostedReply, reply: frames.Reply, row: AskRow, origin: str
     ) -> None:
         winner = self._state.won.get(row.ask_id)
-        reason = "already_answered"
-        if winner is not None and reply.idempotency_key is not None and winner.origin == origin:
-            try:
-                same = reply.decline == winner.declined and (
-                    reply.decline
-                    or read_answer(row.spec, reply.answer or "") == winner.selection
-                )
-            except InvalidAnswer:
-                same = False
-            if same:
-                step.release(ToClients(event.session_id, resolved_of(row), event.connection))
-                return
-            reason = "idempotency_conflict"
+        if winner is None or reply.idempotency_key is None or winner.origin != origin:
+            self._reject(step, event, reply, "already_answered")
+            return
+        try:
+            selection = None if reply.answer is None else read_answer(row.spec, reply.answer)
+            same = selection == winner.selection
+        except InvalidAnswer:
+            same = False
+        if same:
+            step.release(ToClients(event.session_id, resolved_of(row), event.connection))
+        else:
+            self._reject(step, event, reply, "idempotency_conflict")
+
+    def _reject(self, step: Step, event: HostedReply, reply: frames.Reply, reason: str) -> None:
         frame = frames.ReplyRejected(id=reply.id, reason=reason)
         step.release(ToClients(event.session_id, frame, event.connection))
+
+    def _held_by_client(self, step: Step, event: HostedReply, row: AskRow, hold: bool) -> None:
+        if self._ledger.hold(step, row, hold) is row:
+            # Nothing changed; who asked for it is told how things are.
+            step.release(ToClients(event.session_id, action_of(row), event.connection))
 
     def _once(
         self, step: Step, event: PersonActed, inbound: Answered | Pressed | Texted
@@ -182,7 +177,7 @@ class People:
             who=press.who,
             indices=(int(token.choice),) if token.choice.isdigit() else None,
             decline=token.choice == "decline",
-            hold=True if token.choice == "hold" else None,
+            hold=_toggled(row) if token.choice == "hold" else None,
         )
         return self._answered(step, event, answered)
 
@@ -196,11 +191,10 @@ class People:
         now_ms = step.at.wall_ms
         result = result_of(row, now_ms)
         if row.state == "closed":
-            code = {"superseded": "stale_card"}.get(row.outcome or "", "already_answered")
             msg = late_words(row, now_ms)
-            return Receipt(ok=False, code=code, msg=msg, result=result)
+            return Receipt(ok=False, code=late_code(row), msg=msg, result=result)
         if act.revision is not None and act.revision != row.revision:
-            return Receipt(ok=False, code="stale_card", msg=STALE, result=result)
+            return Receipt(ok=False, code="stale_card", msg=CHANGED, result=result)
         session = self._state.session(row.session_id)
         refused = refuse_local(self._state.settings, row, session, act.who)
         if refused is not None:
@@ -208,8 +202,7 @@ class People:
             return Receipt(ok=False, code=refused[0], msg=refused[1], result=result)
         claim = self._state.claims.get(row.ask_id)
         if claim is not None:
-            who = one_line(claim.operator or "Another program")
-            msg = f"{who} answered on {claim.channel} first. Your input was not used."
+            msg = claimed_words(claim, now_ms)
             return Receipt(ok=False, code="already_answered", msg=msg, result=result)
         if act.hold is not None:
             return self._held(step, event, row, act)
@@ -231,27 +224,31 @@ class People:
             selection=selection,
             who=act.who,
         )
-        receipt = Receipt(ok=True, code="claimed", result=result_of(row, now_ms))
+        result = result_of(row, now_ms)
         if row.state == "closed":
-            return Receipt(ok=True, result=receipt.result)
+            return Receipt(ok=True, result=result)
+        receipt = Receipt(ok=True, code="claimed", result=result)
         self._remember(event.channel, act.key, receipt)
         if event.receipt_id and act.who.local:
             # A program on this computer wants to know what really happened.
-            self._state.receipts_waiting[row.ask_id].append(event.receipt_id)
+            waiting = self._state.receipts_waiting.setdefault(row.ask_id, [])
+            waiting.append(event.receipt_id)
             return None
         return receipt
 
     def _held(self, step: Step, event: PersonActed, row: AskRow, act: Answered) -> Receipt:
         hold = bool(act.hold)
-        if not can_decline(self._state, row):
-            msg = "This program's clock cannot be stopped."
-            return Receipt(ok=False, code="invalid_answer", msg=msg)
-        session = self._state.session(row.session_id)
-        self._inbound(step, event.channel, act.key, f"hold:{row.ask_id}:{hold}")
-        if session is not None and session.kind == "hosted":
+        hosted = self._state.is_hosted(row.session_id)
+        no_clock = hosted and row.deadline_ms is None and row.held_s is None
+        if no_clock or not can_decline(self._state, row):
+            msg = "This ask has no clock that can be stopped."
+            result = result_of(row, step.at.wall_ms)
+            return Receipt(ok=False, code="invalid_answer", msg=msg, result=result)
+        number = self._inbound(step, event.channel, act.key, f"{row.ask_id}:hold:{hold}")
+        if hosted:
             row = self._ledger.hold(step, row, hold)
         else:
-            self._sessions.hold(step, row, hold, act.key)
+            self._sessions.hold(step, row, hold, number)
         return Receipt(ok=True, code="held", result=result_of(row, step.at.wall_ms))
 
     def _texted(self, step: Step, event: PersonActed, text: Texted) -> Receipt:
@@ -260,9 +257,12 @@ class People:
             return Receipt(ok=False, code="not_permitted", msg=NOT_OPERATOR)
         session = self._state.sessions.get(SessionId(text.session_id or ""))
         live = self._state.live.get(session.session_id) if session is not None else None
-        if session is None or session.kind == "hosted" or live is None or not live.attached:
+        if session is None or live is None or not live.attached or session.kind == "hosted":
             msg = "This session does not take messages now; nothing was sent."
             return Receipt(ok=False, code="session_gone", msg=msg)
+        if unpaired_surrogate_or_nul(text.text) is not None:
+            msg = "The message has a character that cannot be sent; nothing was sent."
+            return Receipt(ok=False, code="invalid_text", msg=msg)
         if not text.text.strip() or len(text.text) > MAX_TEXT_CHARS:
             msg = f"A message has 1 to {MAX_TEXT_CHARS} characters; nothing was sent."
             return Receipt(ok=False, code="invalid_text", msg=msg)
@@ -278,7 +278,7 @@ class People:
             step,
             session.session_id,
             "message",
-            f"message:{event.channel}:{number}",
+            f"message:{number}:{self._state.last_delivery + 1}",
             msgspec.json.encode(frame),
         )
         step.audit("message", None, session=session.session_id, operator=operator)
@@ -312,11 +312,7 @@ class People:
             at_ms=step.at.wall_ms,
         )
         row = self._ledger.claim(step, row, claim)
-        self._state.won[row.ask_id] = claim
-        while len(self._state.won) > INBOUND_KEPT:
-            self._state.won.popitem(last=False)
-        session = self._state.session(row.session_id)
-        if session is not None and session.kind == "hosted":
+        if self._state.is_hosted(row.session_id):
             return self._askers.claimed(step, row)
         self._sessions.claimed(step, row)
         return row
@@ -328,7 +324,9 @@ class People:
                 id=self._state.last_inbound,
                 channel=channel,
                 event_key=key,
-                content_key=content[:200],
+                content_key=hashlib.sha256(
+                    content.encode("utf-8", "surrogatepass")
+                ).hexdigest(),
                 at_ms=step.at.wall_ms,
             )
         )
@@ -354,53 +352,5 @@ class People:
             step.release(Acknowledge(event.receipt_id, receipt))
 
 
-def read_act(spec: AskSpec, act: Answered) -> Selection:
-    """Return what a person's act selects.
-
-    Typed values are labels first (exactly, then without regard to case and outer blanks),
-    then `#N` counted from 1, then words where words are taken.
-
-    Raises:
-        InvalidAnswer: the ask does not take it.
-    """
-    if act.typed is not None:
-        return _read_typed(spec, act.typed)
-    if act.indices is not None and (act.text is not None or spec.multi):
-        return read_answer(spec, Choice(selected=act.indices, custom=act.text))
-    if act.indices is not None and len(act.indices) == 1:
-        return read_answer(spec, act.indices[0])
-    if act.indices is not None:
-        return read_answer(spec, Choice(selected=act.indices))
-    return read_answer(spec, act.text or "")
-
-
-def _read_typed(spec: AskSpec, typed: tuple[str, ...]) -> Selection:
-    folded = [label.strip().casefold() for label in spec.options]
-    indices: list[int] = []
-    words: list[str] = []
-    for value in typed:
-        number = value.strip().removeprefix("#")
-        if value in spec.options:
-            indices.append(spec.options.index(value))
-        elif value.strip().casefold() in folded:
-            indices.append(folded.index(value.strip().casefold()))
-        elif value.strip().startswith("#") and number.isascii() and number.isdigit():
-            index = int(number[:6]) - 1
-            if not 0 <= index < len(spec.options):
-                raise InvalidAnswer(
-                    f"{one_line(value)} is no option; there are {len(spec.options)}"
-                )
-            indices.append(index)
-        else:
-            words.append(value)
-    if not spec.multi:
-        if len(typed) != 1:
-            raise InvalidAnswer(f"exactly one answer is wanted, {len(typed)} were given")
-        return read_answer(spec, indices[0] if indices else words[0])
-    if len(words) > 1:
-        raise InvalidAnswer(
-            f"{one_line(words[0])!r} is no option, nor is {one_line(words[1])!r}"
-        )
-    return read_answer(
-        spec, Choice(selected=tuple(indices), custom=words[0] if words else None)
-    )
+def _toggled(row: AskRow | None) -> bool:
+    return row is None or row.held_s is None

@@ -3,6 +3,7 @@
 from typing import Final
 
 from upcall.core.state import KernelSettings
+from upcall.model.frames import sendable
 from upcall.model.platform import Who
 from upcall.model.rows import AskRow, SessionRow
 
@@ -10,6 +11,8 @@ SELF_ANSWER_WORDS: Final = (
     "This answer comes from inside the program that asked. "
     "Answer from another terminal, the inbox or your phone."
 )
+NOT_OPERATOR: Final = "You can read this conversation but not answer in it."
+TURNED_OFF: Final = "Local answers to permission asks are turned off by policy."
 
 
 def operator_name(settings: KernelSettings, channel: str, who: Who) -> str | None:
@@ -19,7 +22,7 @@ def operator_name(settings: KernelSettings, channel: str, who: Who) -> str | Non
     the uid of the socket's peer.
     """
     if not settings.operators:
-        return who.name or settings.operator
+        return sendable(who.name or settings.operator)
     return settings.operators.get(("local" if who.local else channel, who.identity))
 
 
@@ -34,7 +37,7 @@ def refuse_local(
     if not who.local or row.spec.ask_class != "permission" or settings.local_answers == "any":
         return None
     if settings.local_answers == "off":
-        return "not_permitted", "Local answers to permission asks are turned off by policy."
+        return "not_permitted", TURNED_OFF
     askers = set()
     if session is not None:
         askers = {
@@ -46,3 +49,16 @@ def refuse_local(
     if who.tty is None:
         return "self_answer", SELF_ANSWER_WORDS
     return None
+
+
+def refuse_own(settings: KernelSettings, row: AskRow, who: Who) -> tuple[str, str] | None:
+    """Return code and words if an answer at the asker's own prompt is not believed, else None.
+
+    The process is the asker here. Only a person sits at a terminal, so without one, it would
+    have answered itself.
+    """
+    if row.spec.ask_class != "permission" or settings.local_answers == "any":
+        return None
+    if settings.local_answers == "off":
+        return "not_permitted", TURNED_OFF
+    return None if who.tty is not None else ("self_answer", SELF_ANSWER_WORDS)

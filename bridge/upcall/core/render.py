@@ -1,6 +1,9 @@
 """Domain facts to neutral messages and plain sentences. No platform's markup here."""
 
-from upcall.model.ask import AskResult
+from datetime import datetime, tzinfo
+from typing import Final
+
+from upcall.model.ask import AskResult, Selection
 from upcall.model.document import (
     Block,
     Button,
@@ -15,10 +18,19 @@ from upcall.model.document import (
 from upcall.model.rows import AskRow, ClaimRow, SessionRow, TokenRow
 from upcall.model.text import one_line, visible
 
+CHANGED: Final = (
+    "The program changed its question after this card was posted. Nothing was sent. "
+    "New question below."
+)
+
 
 def answer_words(row: AskRow | AskResult) -> str:
     """Return the answer as a person reads it: labels, then words."""
-    selection = row.answer
+    return selection_words(row.answer)
+
+
+def selection_words(selection: Selection | None) -> str:
+    """Return what was chosen as a person reads it: labels, then words."""
     if selection is None:
         return ""
     parts = list(selection.labels)
@@ -56,63 +68,96 @@ def who_words(row: AskRow) -> str:
 
 def late_words(row: AskRow, at_ms: int) -> str:
     """Return why an answer came too late: what won, by whom, where and when."""
-    ago = duration_words(((at_ms - row.closed_ms) / 1000) if row.closed_ms else 0)
+    ago = _ago(row.closed_ms, at_ms)
     by = row.answered_by
     match row.outcome:
         case "answered" if by is not None and by.name is not None:
-            who = f"{one_line(by.name)} answered {_quoted(row)} on {one_line(by.channel)}"
-            return f"{who} {ago} ago. Your input was not used."
+            who = (
+                f"{one_line(by.name)} answered {_quoted(row.answer)} on {one_line(by.channel)}"
+            )
+            return f"{who} {ago}. Your input was not used."
         case "answered":
-            return f"{who_words(row)}: {_quoted(row)}, {ago} ago. Your input was not used."
+            return f"{who_words(row)}: {_quoted(row.answer)}, {ago}. Your input was not used."
         case "declined":
-            return f"{who_words(row)} declined {ago} ago. Your input was not used."
+            return f"{who_words(row)} declined {ago}. Your input was not used."
         case "timed_out":
-            return f"This ask timed out {ago} ago. Your input was not used."
+            return f"This ask timed out {ago}. Your input was not used."
         case "cancelled":
-            return f"The program withdrew its question {ago} ago. Your input was not used."
+            return f"The program withdrew its question {ago}. Your input was not used."
+        case "superseded" if row.note == CHANGED:
+            return CHANGED
         case "superseded":
-            return f"The program changed its question {ago} ago. Your input was not used."
+            return f"The program stopped waiting for this {ago}. Your input was not used."
         case _:
-            return f"The program that asked was gone {ago} ago. Your input was not used."
+            return (
+                row.note or f"The program that asked was gone {ago}. Your input was not used."
+            )
 
 
-def _quoted(row: AskRow) -> str:
-    return f'"{answer_words(row)}"'
+def late_code(row: AskRow) -> str:
+    """Return the code that goes with `late_words`."""
+    if row.outcome == "superseded":
+        return "stale_card"
+    return "unreachable" if row.outcome == "unreachable" else "already_answered"
+
+
+def claimed_words(claim: ClaimRow, at_ms: int) -> str:
+    """Return why an answer came too late for another one that is on its way."""
+    who = "Another program" if claim.operator is None else one_line(claim.operator)
+    what = "declined" if claim.declined else f"answered {_quoted(claim.selection)}"
+    ago = _ago(claim.at_ms, at_ms)
+    return f"{who} {what} on {one_line(claim.channel)} {ago}. Your input was not used."
+
+
+def gone_words(row: AskRow, at_ms: int, zone: tzinfo | None) -> str:
+    """Return what it means for *row*, as it stands, that its program is gone."""
+    if row.state != "claimed":
+        return "The program that asked has ended. Nothing was answered."
+    when = f" ({datetime.fromtimestamp(at_ms / 1000, zone):%H:%M})" if zone is not None else ""
+    return (
+        f"The program stopped before it took the answer{when}. Nothing was run by this answer."
+    )
+
+
+def _ago(then_ms: int | None, at_ms: int) -> str:
+    return f"{duration_words((at_ms - (then_ms or at_ms)) / 1000)} ago"
+
+
+def _quoted(selection: Selection | None) -> str:
+    return f'"{selection_words(selection)}"'
 
 
 def state_words(row: AskRow, claim: ClaimRow | None) -> str:
     """Return the hub's one line on how an ask stands. It never claims more than happened."""
     if row.state == "open":
         return row.note or ("the clock is stopped" if row.held_s is not None else "")
-    if row.state == "claimed" and claim is not None:
+    if claim is not None:
         who = one_line(claim.operator) if claim.operator else "another program"
-        what = "declined" if claim.declined else f"chose {_chosen(claim)}"
-        return f"{who} {what} on {claim.channel}; sending…"
+        what = "declined" if claim.declined else f"chose {_quoted(claim.selection)}"
+        return f"{who} {what} on {one_line(claim.channel)}; sending…"
     match row.outcome:
         case "answered":
-            return f"Answered by {who_words(row)}: {answer_words(row)}; the program took it"
+            end = "kept for the program" if row.handed_over else "the program took it"
+            return f"Answered by {who_words(row)}: {answer_words(row)}; {end}"
         case "declined":
             return f"Declined by {who_words(row)}; nothing was answered"
-        case "timed_out" if row.answer is not None:
-            return (
-                f"Timed out; the program's own default {_quoted(row)} was used. "
-                "Nobody chose it."
-            )
         case "timed_out":
-            return "Timed out; nobody answered"
+            within = f"no answer within {_waited(row)}"
+            if row.note:
+                return f"{within}. {row.note}"
+            if row.answer is None:
+                return f"{within} (timed out; nobody said no)"
+            default = _quoted(row.answer)
+            return f"{within}; the program's own default {default} was used. Nobody chose it."
         case "cancelled":
-            return row.note or "The program withdrew its question"
-        case "superseded":
-            return row.note or "The program changed its question; nothing was sent"
+            return "The program withdrew its question"
         case _:
-            return row.note or "The program stopped before it took an answer"
+            return row.note or "The program does not wait for this any more"
 
 
-def _chosen(claim: ClaimRow) -> str:
-    if claim.selection is None:
-        return ""
-    parts = [*claim.selection.labels, *([claim.selection.text] if claim.selection.text else [])]
-    return one_line(f'"{", ".join(parts)}"')
+def _waited(row: AskRow) -> str:
+    end_ms = row.deadline_ms or row.closed_ms or row.raised_ms
+    return duration_words(max(0, end_ms - row.raised_ms) / 1000)
 
 
 def card(
@@ -149,22 +194,23 @@ def _choices(row: AskRow, tokens: tuple[TokenRow, ...], *, can_decline: bool) ->
     spec = row.spec
     of_choice = {token.choice: token.token for token in tokens}
     details = spec.option_details or ("",) * len(spec.options)
+    has_clock = row.deadline_ms is not None or row.held_s is not None
     return Choices(
         buttons=tuple(
             Button(
                 of_choice.get(str(index), str(index)),
-                label,
-                visible(details[index]) if index < len(details) else "",
+                visible(label),
+                visible(details[index], newlines=True),
                 suggested=index == spec.recommended and spec.ask_class == "question",
             )
             for index, label in enumerate(spec.options)
         ),
         multi=spec.multi,
-        min_selected=spec.min_selected or 0,
+        min_selected=1 if spec.min_selected is None else spec.min_selected,
         max_selected=spec.max_selected or len(spec.options),
         free_text=spec.free_text,
-        decline="decline" if can_decline else None,
-        hold="hold" if can_decline and spec.deadline_at_ms is not None else None,
+        decline=of_choice.get("decline", "decline") if can_decline else None,
+        hold=of_choice.get("hold", "hold") if can_decline and has_clock else None,
     )
 
 

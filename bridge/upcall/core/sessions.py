@@ -11,6 +11,7 @@ import msgspec
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of, spec_of, wire_answer
 from upcall.core.ledger import Ledger, claimed_by
 from upcall.core.outbox import Outbox
+from upcall.core.render import CHANGED
 from upcall.core.state import HubState, SessionLive, Step
 from upcall.model import frames
 from upcall.model.ask import AnsweredBy, Selection
@@ -43,6 +44,9 @@ class Sessions:
     def up(self, step: Step, event: LinkUp) -> None:
         """The hub is attached; what the session still waits for comes next."""
         known = self._state.session(event.session_id)
+        if known is not None and known.kind == "hosted":
+            step.log("hosted_session_attached", session=event.session_id)
+            return
         capabilities = frozenset(event.capabilities)
         kind = "sdk" if PARALLEL in capabilities or OUTCOMES in capabilities else "peer"
         row = SessionRow(
@@ -55,20 +59,19 @@ class Sessions:
             repo=known.repo if known else None,
             branch=known.branch if known else None,
             machine=(known.machine if known else None) or self._state.settings.machine,
-            cwd=event.cwd or (known.cwd if known else None),
-            program=event.program or (known.program if known else None),
+            cwd=_clean(event.cwd) or (known.cwd if known else None),
+            program=_clean(event.program) or (known.program if known else None),
             record_path=event.record_path,
             started_ms=known.started_ms if known else step.at.wall_ms,
         )
-        self._state.ended.pop(event.session_id, None)
-        self._state.sessions[event.session_id] = row
-        self._state.live[event.session_id] = SessionLive(
-            attached=True, capabilities=capabilities, syncing=True
-        )
+        self._state.enter(row)
+        live = SessionLive(attached=True, capabilities=capabilities, syncing=True)
+        self._state.live[event.session_id] = live
         step.write(row)
         step.change()
         if PARALLEL not in capabilities:
-            step.timer(step.at.boot_s + PEER_SYNC_S, "peer_sync", event.session_id)
+            live.sync_due_s = step.at.boot_s + PEER_SYNC_S
+            step.timer(live.sync_due_s, "peer_sync", event.session_id)
 
     def synced(self, step: Step, event: LinkSynced) -> None:
         """What was not presented by now, in a session that presents all, is over."""
@@ -77,12 +80,12 @@ class Sessions:
             return
         if PARALLEL in live.capabilities:
             self._end_unpresented(step, event.session_id, live)
-        self._outbox.wake_target(step, event.session_id)
+        self._outbox.lanes.wake_target(step, event.session_id)
 
     def peer_sync(self, step: Step, session_id: SessionId) -> None:
         """A peer had its time to present again what it waits for."""
-        live = self._state.live.get(session_id)
-        if live is not None and live.attached and live.syncing:
+        live = self._state.live[session_id]
+        if live.attached and live.syncing:
             self._end_unpresented(step, session_id, live)
 
     def down(self, step: Step, event: LinkDown) -> None:
@@ -94,28 +97,25 @@ class Sessions:
         session = self._state.sessions.get(event.session_id)
         if session is None or not event.gone:
             return
-        for ask_id in list(self._state.by_session.get(event.session_id, ())):
-            row = self._state.asks[ask_id]
-            claimed = row.state == "claimed"
-            note = (
-                "The program stopped before it took the answer. Nothing was run by this answer."
-                if claimed
-                else "The program that asked has ended. Nothing was answered."
-            )
-            self._ledger.close(step, row, "unreachable", resolved_by="local", note=note)
+        for row in self._state.asks_of(event.session_id):
+            self._ledger.unreachable(step, row)
         self._ledger.end_session(step, session)
 
     def frame(self, step: Step, event: FrameIn) -> None:
         """A session said something."""
         session_id = event.session_id
-        live = self._state.live_of(session_id)
+        live = self._state.live.get(session_id)
+        if live is None or self._state.is_hosted(session_id):
+            # It has said goodbye already, or never said hello.
+            step.log("frame_ignored", session=session_id, frame=type(event.frame).__name__)
+            return
         match event.frame:
-            case frames.ActionNeeded(kind="ask") as ask:
-                self._asked(step, event, ask, live)
             case frames.ActionNeeded(kind="idle", summary=summary):
                 live.activity = "idle"
                 step.notice(session_id, "idle", summary or "waiting for you")
-            case frames.ActionNeeded(question=str()) as ask:
+            case frames.ActionNeeded(kind=kind, question=question) as ask if (
+                kind == "ask" or question is not None
+            ):
                 self._asked(step, event, ask, live)
             case frames.ActionResolved() as resolved:
                 self._resolved(step, session_id, resolved)
@@ -213,11 +213,16 @@ class Sessions:
             row.ask_id,
         )
 
-    def hold(self, step: Step, row: AskRow, hold: bool, key: str) -> None:
+    def hold(self, step: Step, row: AskRow, hold: bool, inbound: int) -> None:
         """Ask a session to stop or start an ask's clock."""
         frame = frames.AskHold(id=row.action_id, token="", hold=hold)
         self._outbox.to_session(
-            step, row.session_id, "hold", f"hold:{key}", msgspec.json.encode(frame), row.ask_id
+            step,
+            row.session_id,
+            "hold",
+            f"hold:{inbound}:{self._state.last_delivery + 1}",
+            msgspec.json.encode(frame),
+            row.ask_id,
         )
 
     def _asked(
@@ -226,30 +231,12 @@ class Sessions:
         session_id = event.session_id
         spec = spec_of(frame)
         revision = revision_of(spec)
-        known_id = self._state.by_action.get((session_id, frame.id))
-        known = self._state.asks.get(known_id) if known_id is not None else None
-        if known is not None and known.revision == revision:
-            live.presented.add(known.ask_id)
-            if live.syncing and known.state == "claimed":
-                # It still waits: our reply did not reach it. The same key makes this safe.
-                self._outbox.drop_for(step, known.ask_id, ("reply",))
-                self.claimed(step, known)
-            if (known.held_s is not None) != frame.held or (
-                not frame.held and known.deadline_ms != frame.deadline_at
-            ):
-                self._ledger.note_held(step, known, frame)
-            return
-        if known is not None:
-            self._ledger.close(
-                step,
-                known,
-                "superseded",
-                resolved_by="local",
-                note="The program changed its question; nothing was sent.",
-            )
-        elif known_id is not None:
-            step.log("closed_ask_presented_again", session=session_id, ask=known_id)
-            return
+        known = self._state.at_action(session_id, frame.id)
+        if known is not None and known.state != "closed":
+            if known.revision == revision:
+                self._asked_again(step, known, frame, live)
+                return
+            self._ledger.close(step, known, "superseded", resolved_by="local", note=CHANGED)
         if PARALLEL not in live.capabilities:
             self._supersede_others(step, session_id)
         ask_id = self._free_id(step, frame)
@@ -258,7 +245,8 @@ class Sessions:
         row = AskRow(
             ask_id=ask_id,
             session_id=session_id,
-            # A changed question is a new ask; the wire knows it by the same action id.
+            # A changed question is a new ask, and so is one that was over for us and is
+            # presented again: the session waits. The wire knows it by the same action id.
             action_id=frame.id,
             state="open",
             spec=spec,
@@ -269,7 +257,21 @@ class Sessions:
             held_s=0.0 if frame.held else None,
         )
         self._ledger.open(step, row)
-        live.presented.add(ask_id)
+        if live.syncing:
+            live.presented.add(ask_id)
+
+    def _asked_again(
+        self, step: Step, row: AskRow, frame: frames.ActionNeeded, live: SessionLive
+    ) -> None:
+        if live.syncing:
+            live.presented.add(row.ask_id)
+            if row.state == "claimed" and not self._outbox.is_replying(row.ask_id):
+                # It still waits: our reply did not reach it. The same key makes this safe.
+                self.claimed(step, row)
+        if (row.held_s is not None) != frame.held or (
+            not frame.held and row.deadline_ms != frame.deadline_at
+        ):
+            self._ledger.note_held(step, row, frame)
 
     def _free_id(self, step: Step, frame: frames.ActionNeeded) -> AskId:
         own = ask_id_in(frame.id)
@@ -278,10 +280,10 @@ class Sessions:
         return new_ask_id(step.random(8))
 
     def _supersede_others(self, step: Step, session_id: SessionId) -> None:
-        for ask_id in list(self._state.by_session.get(session_id, ())):
+        for row in self._state.asks_of(session_id):
             self._ledger.close(
                 step,
-                self._state.asks[ask_id],
+                row,
                 "superseded",
                 resolved_by="local",
                 note="The program asked something else; nothing was sent.",
@@ -289,22 +291,18 @@ class Sessions:
 
     def _end_unpresented(self, step: Step, session_id: SessionId, live: SessionLive) -> None:
         live.syncing = False
-        for ask_id in list(self._state.by_session.get(session_id, ())):
-            if ask_id not in live.presented:
+        for row in self._state.asks_of(session_id):
+            if row.ask_id not in live.presented:
                 self._ledger.close(
-                    step,
-                    self._state.asks[ask_id],
-                    "superseded",
-                    resolved_by="local",
-                    note=ENDED_AWAY,
+                    step, row, "superseded", resolved_by="local", note=ENDED_AWAY
                 )
+        live.presented.clear()
 
     def _resolved(
         self, step: Step, session_id: SessionId, frame: frames.ActionResolved
     ) -> None:
-        ask_id = self._state.by_action.get((session_id, frame.id))
-        row = self._state.asks.get(ask_id) if ask_id is not None else None
-        if row is None:
+        row = self._state.at_action(session_id, frame.id)
+        if row is None or row.state == "closed":
             return
         selection = _selection(row, frame)
         claim = self._state.claims.get(row.ask_id)
@@ -318,7 +316,7 @@ class Sessions:
         )
         by: AnsweredBy | None = None
         if frame.how in {"answered", "declined"}:
-            if ours and claim is not None:
+            if claim is not None and ours:
                 by = claimed_by(claim)
             elif frame.by is not None and frame.resolved_by == "local":
                 by = AnsweredBy(frame.by.name, frame.by.channel)
@@ -338,8 +336,7 @@ class Sessions:
         )
 
     def _rejected(self, step: Step, session_id: SessionId, frame: frames.ReplyRejected) -> None:
-        ask_id = self._state.by_action.get((session_id, frame.id))
-        row = self._state.asks.get(ask_id) if ask_id is not None else None
+        row = self._state.at_action(session_id, frame.id)
         if row is None or row.state != "claimed":
             return
         match frame.reason:
@@ -356,12 +353,10 @@ class Sessions:
                 )
             case reason:
                 words = _REJECTED.get(reason, "The program refused this answer.")
-                self._ledger.reopen(step, row, words)
+                self._ledger.reopen(step, row, one_line(reason, 40), words)
 
     def _identify(self, step: Step, session_id: SessionId, **facts: str | None) -> None:
-        row = self._state.sessions.get(session_id)
-        if row is None:
-            return
+        row = self._state.sessions[session_id]
         changed = {
             name: value[:1000]
             for name, value in facts.items()
@@ -381,4 +376,17 @@ def _selection(row: AskRow, frame: frames.ActionResolved) -> Selection | None:
     try:
         return read_answer(replaced(row.spec, free_text=True), frame.answer)
     except InvalidAnswer:
-        return Selection(text=str(frame.answer)[:1000])
+        return Selection(text=_said(frame.answer)[:1000])
+
+
+def _said(answer: frames.Answer) -> str:
+    if not isinstance(answer, frames.Choice):
+        return str(answer)
+    parts = [str(part) for part in answer.selected or ()]
+    parts += [part for part in (answer.control_id, answer.custom) if part]
+    return ", ".join(parts)
+
+
+def _clean(text: str | None) -> str | None:
+    # Names of files and programs need not be text; what is kept of them is.
+    return None if text is None else frames.sendable(text)

@@ -3,9 +3,10 @@
 from upcall.core.outbox import can_decline
 from upcall.core.render import state_words
 from upcall.core.state import HubState
+from upcall.model.frames import sendable
 from upcall.model.ids import AskId, SessionId
 from upcall.model.rows import AskRow, NoticeRow, SessionRow
-from upcall.model.views import AskView, ChannelView, NoticeView, SessionView
+from upcall.model.views import AskView, ChannelView, NoticeView, SessionState, SessionView
 
 _UNKNOWN = SessionRow(session_id=SessionId("gone"), kind="sdk", conversation="")
 
@@ -13,16 +14,13 @@ _UNKNOWN = SessionRow(session_id=SessionId("gone"), kind="sdk", conversation="")
 def session_view(state: HubState, row: SessionRow) -> SessionView:
     """Return a session as it is shown."""
     live = state.live.get(row.session_id)
+    status: SessionState = "attached" if live is not None and live.attached else "away"
     if row.ended_ms is not None:
         status = "gone"
-    elif live is not None and live.attached:
-        status = "attached"
-    else:
-        status = "away"
     return SessionView(
         session_id=row.session_id,
         kind=row.kind,
-        state=status,  # type: ignore[arg-type]  # one of the three above
+        state=status,
         conversation=row.conversation,
         title=row.title,
         repo=row.repo,
@@ -37,7 +35,7 @@ def session_view(state: HubState, row: SessionRow) -> SessionView:
         activity=live.activity if live else None,
         last_text=live.last_text if live else None,
         since_ms=row.started_ms,
-        record_path=row.record_path,
+        record_path=None if row.record_path is None else sendable(row.record_path),
         takes_text=row.kind != "hosted" and status == "attached",
     )
 
@@ -80,21 +78,23 @@ def channel_views(state: HubState, ask_id: AskId | None) -> list[ChannelView]:
     """Return where an ask (or, without one, anything) can be seen, and whether that is true."""
     views = []
     for info in state.settings.channels:
-        live = state.channels.get(info.name)
-        shown = state.cards.get((ask_id, info.name)) if ask_id is not None else None
-        if live is None or not live.hearing:
+        live = state.channels[info.name]
+        status, reason = "delivered", live.reason
+        if not live.hearing:
             status = "down"
-        elif ask_id is None or (shown is not None and shown.ref is not None):
-            status = "delivered"
-        else:
-            status = "sending"
+        elif ask_id is not None and ask_id in state.asks:
+            shown = state.cards.get(ask_id, {}).get(info.name)
+            if shown is None or shown.ref is None:
+                status = "sending"
+                if not state.is_posting(ask_id, info.name):
+                    status, reason = "down", "the card could not be posted"
         views.append(
             ChannelView(
                 name=info.name,
                 state=status,
-                audience=live.audience if live else 0,
-                reason=live.reason if live else "not started",
-                heard_ms=live.heard_ms if live else None,
+                audience=live.audience,
+                reason=reason,
+                heard_ms=live.heard_ms,
             )
         )
     return views

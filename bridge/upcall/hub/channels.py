@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -12,7 +12,7 @@ from upcall.hub.controls import Screens
 from upcall.hub.inbox import ChannelInbox, Receipts
 from upcall.hub.plugins import Loaded
 from upcall.hub.view import HubView
-from upcall.hub.workers import Workers
+from upcall.hub.workers import Workers, is_cancelled
 from upcall.model.events import ChannelChanged, Event, Moment
 from upcall.model.platform import Adapter, Seams, SignsIn
 from upcall.model.text import one_line
@@ -55,9 +55,18 @@ class Channels:
         self._operator = operator
         self._version = version
         self.adapters: dict[str, Adapter] = {}
+        self._known: dict[str, tuple[Loaded, HubView]] = {}
 
     def open(self, loaded: Loaded, view: HubView) -> None:
-        """Build the adapter; nothing is connected yet."""
+        """Build the adapter; nothing is connected yet. One that fails is built again later."""
+        self._known[loaded.name] = (loaded, view)
+        try:
+            self._build(loaded, view)
+        except Exception as exc:  # noqa: BLE001 - one adapter's defect is not the hub's
+            error = f"{type(exc).__name__}: {one_line(str(exc))}"
+            self._log.error("adapter_not_built", channel=loaded.name, error=error)
+
+    def _build(self, loaded: Loaded, view: HubView) -> Adapter:
         seams = Seams(
             channel=loaded.name,
             clock=self._clock,
@@ -69,10 +78,12 @@ class Channels:
             machine=self._machine,
             operator=self._operator,
             version=self._version,
+            secrets={name: secret.reveal() for name, secret in loaded.secrets.items()},
         )
         adapter = loaded.spec.open(loaded.config, seams)
         self.adapters[loaded.name] = adapter
         self._workers.know(loaded.name, adapter)
+        return adapter
 
     def signs_in(self) -> SignsIn | None:
         """Return the adapter with logins of its own, if one is open."""
@@ -81,18 +92,21 @@ class Channels:
                 return adapter
         return None
 
-    async def run(self, name: str, view: HubView) -> None:
+    async def run(self, name: str) -> None:
         """Run one adapter for ever; a defect of it ends neither the hub nor another channel."""
-        adapter = self.adapters[name]
+        loaded, view = self._known[name]
         inbox = ChannelInbox(name, self._receipts, self._submit, self._moment, view.keep_login)
         failures = 0
         while True:
             started_s = self._clock.boot_s()
             try:
+                adapter = self.adapters.get(name) or self._build(loaded, view)
                 await adapter.run(inbox)
-                error: Any = "it returned"
+                error = "it returned"
             except asyncio.CancelledError:
-                raise
+                if is_cancelled():
+                    raise
+                error = "it gave up"
             except Exception as exc:  # noqa: BLE001 - the supervisor logs and starts it again
                 error = f"{type(exc).__name__}: {one_line(str(exc))}"
             if self._clock.boot_s() - started_s > STEADY_S:

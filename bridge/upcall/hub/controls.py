@@ -14,6 +14,7 @@ from upcall.core.render import late_words
 from upcall.hub.store.db import Store
 from upcall.hub.view import with_sessions
 from upcall.model.errors import HubError, UpcallError, UsageError
+from upcall.model.ids import AskId
 from upcall.model.platform import Answered, Inbound, Receipt, SignsIn, Who
 from upcall.model.rows import AskRow
 from upcall.model.text import one_line, visible
@@ -169,13 +170,19 @@ class Controls:
 
     async def _asks(self, request: dict[str, Any]) -> dict[str, Any]:
         state, limit = request.get("state", "open"), int(request.get("limit", 100))
-        closed = []
-        if state in {"closed", "all"}:
-            rows = await self._hub.store.closed_asks(None, limit)
-            closed = await with_sessions(self._hub.kernel, self._hub.store, rows)
-        # After the reading: an ask that closed meanwhile is not listed as open too.
-        views = self._hub.kernel.open_asks() if state in {"open", "all"} else []
-        return {"asks": [plain(view) for view in (*views, *closed)][:limit]}
+        kernel = self._hub.kernel
+        views = {row.ask_id: kernel.view(row) for row in kernel.open_rows()}
+        if state == "open":
+            return {"asks": [plain(view) for view in list(views.values())[:limit]]}
+        rows = await self._hub.store.closed_asks(None, limit)
+        closed = await with_sessions(kernel, self._hub.store, rows)
+        if state == "closed":
+            return {"asks": [plain(view) for view in closed]}
+        # What ended while the store was read is listed once, as it stands now.
+        now = [kernel.find(ask_id) for ask_id in views]
+        listed = {row.ask_id: kernel.view(row) for row in now if row is not None}
+        listed |= {AskId(view.id): view for view in closed if view.id not in listed}
+        return {"asks": [plain(view) for view in list(listed.values())[:limit]]}
 
     def _sessions(self, request: dict[str, Any]) -> dict[str, Any]:
         views = [plain(view) for view in self._hub.kernel.sessions()]

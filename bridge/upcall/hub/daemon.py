@@ -81,6 +81,9 @@ def _locked(detached: bool, state: str, runtime: str, lock: HubLock) -> int:
     log = open_log(log_path, config.hub.log_level, scrubber)
     loaded, channel_problems = load_channels(config)
     problems += channel_problems
+    for one in loaded:
+        for secret in one.secrets.values():
+            scrubber.add(secret.reveal())
     store = Store.open(paths.db_path(state), mask=mask if config.redaction.enabled else str)
     try:
         return _serve(config, problems, loaded, store, state, runtime, lock, log)

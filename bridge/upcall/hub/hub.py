@@ -13,7 +13,6 @@ from upcall.clock import Clock
 from upcall.config import Config, load
 from upcall.core.kernel import Kernel
 from upcall.core.ledger import plain
-from upcall.hub import hub_json
 from upcall.hub.channels import Channels
 from upcall.hub.controls import Controls, Screens
 from upcall.hub.files import SessionFiles
@@ -23,7 +22,9 @@ from upcall.hub.links import Links
 from upcall.hub.lock import HubLock
 from upcall.hub.loop import HubLoop
 from upcall.hub.plugins import Loaded
+from upcall.hub.presence import Presence
 from upcall.hub.processes import Processes
+from upcall.hub.runtime import RuntimeFolder
 from upcall.hub.socket import HubSockets
 from upcall.hub.store.db import Store
 from upcall.hub.view import Changes, HubView
@@ -58,11 +59,12 @@ from upcall.model.rows import AskRow
 from upcall.model.struct import replaced
 from upcall.model.text import visible
 from upcall.model.views import HealthView, Problem, RefusedRecord, RootView
-from upcall_discovery import liveness, paths
+from upcall_discovery import paths
 from upcall_discovery.liveness import ProcessIdentity
 
 IDLE_LOOK_S: Final = 1.0
 DAY_S: Final = 86400.0
+FILES_KEPT_MS: Final = 7 * 86_400_000
 EMBEDDED_CHANNELS: Final = frozenset({"web", "terminal"})
 STOP_WITHIN_S: Final = 5.0
 
@@ -94,21 +96,29 @@ class Hub:
         self.clock = clock
         self.stop_reason = ""
         self._state_dir = state_dir
-        self._runtime_dir = runtime_dir
+        self._runtime = RuntimeFolder(runtime_dir, lock, clock=clock, log=log)
         self._config = config
         self._problems = problems
         self._loaded = loaded
         self._lock = lock
         self._log = log
         self._started_ms = clock.wall_ms()
-        self._own = liveness.identify(os.getpid())
-        self._last_file: hub_json.HubFile | None = None
         self._stop = asyncio.Event()
         self._changes = Changes()
         self._files = SessionFiles(state_dir)
         self.loop = HubLoop(kernel, store, clock, random)
         self._sockets = HubSockets(
             self, state_dir, clock=clock, log=log, version=upcall.__version__
+        )
+        self._presence = Presence(
+            state_dir,
+            self._runtime,
+            self._sockets,
+            self._web_url,
+            clock=clock,
+            log=log,
+            version=upcall.__version__,
+            started_ms=self._started_ms,
         )
         self._hosting = Hosting(self, runtime_dir, clock=clock, log=log)
         self._processes = Processes(clock)
@@ -119,6 +129,7 @@ class Hub:
             log=log,
             files=self._files,
             processes=self._processes,
+            is_hosted=lambda session_id: session_id in self._hosting,
             roots=kernel.roots(),
         )
         self._screens = Screens(self._sockets.event)
@@ -224,7 +235,7 @@ class Hub:
             "protocol": 1,
             "started_ms": self._started_ms,
             "state_dir": self._state_dir,
-            "runtime_dir": self._runtime_dir,
+            "runtime_dir": self._runtime.path,
             "web_url": adapter.url() if adapter is not None else None,
             "ready": health.ready,
             "degraded": [plain(problem) for problem in health.degraded],
@@ -296,7 +307,7 @@ class Hub:
         finally:
             await self._sockets.close()
             await self.store.close()
-            self._write_file(ended=True)
+            self._presence.write(ended=True)
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         self._workers = Workers(
@@ -323,7 +334,9 @@ class Hub:
             operator=self.kernel.operator,
             version=upcall.__version__,
         )
-        await asyncio.to_thread(paths.ensure_private_dir, paths.sessions_dir(self._runtime_dir))
+        await asyncio.to_thread(
+            paths.ensure_private_dir, paths.sessions_dir(self._runtime.path)
+        )
         tasks.create_task(self.loop.run(self), name="loop")
         views = {}
         for loaded in self._loaded:
@@ -349,12 +362,14 @@ class Hub:
                 self._links.expect(row.session_id, row.pid, row.pid_start)
         tasks.create_task(self._links.run(), name="links")
         await self._sockets.start()
-        self._write_file()
-        tasks.create_task(self._sockets.keep(self._moved), name="sockets")
+        self._presence.write()
+        tasks.create_task(self._sockets.keep(self._presence.write), name="sockets")
+        tasks.create_task(self._runtime.keep(self._moved), name="runtime-folder")
         tasks.create_task(self._push_screens(), name="screens")
         tasks.create_task(self._watch_idle(), name="idle")
         tasks.create_task(self._retain(), name="retention")
-        tasks.create_task(self._keep_file(), name="hub-json")
+        tasks.create_task(self._follow_url(), name="inbox-address")
+        tasks.create_task(self._presence.keep(), name="hub-json")
         self._log.info("hub_started", pid=os.getpid(), version=upcall.__version__)
 
     async def _wind_down(self) -> None:
@@ -393,44 +408,24 @@ class Hub:
     def _asker_died(self, process: ProcessIdentity) -> None:
         self.submit(AskerDied(at=self.moment(), pid=process.pid, start=process.start))
 
-    def _write_file(self, *, ended: bool = False) -> None:
+    def _web_url(self) -> str | None:
         adapter = self.signs_in()
-        try:
-            ask, control = self._sockets.paths
-        except ValueError:
-            ask, control = paths.socket_paths(self._state_dir)
-        content = hub_json.HubFile(
-            pid=os.getpid(),
-            pid_start=self._own.start if self._own else "",
-            version=upcall.__version__,
-            ask_sock=ask,
-            control_sock=control,
-            runtime_dir=self._runtime_dir,
-            web_url=adapter.url() if adapter is not None else None,
-            started_ms=self._started_ms,
-            protocol=1,
-            ended_ms=self.clock.wall_ms() if ended else None,
-        )
-        if ended or content != self._last_file:
-            self._last_file = content
-            try:
-                hub_json.write(self._state_dir, content)
-            except (OSError, paths.PathProblem) as exc:
-                self._log.error("hub_json_not_written", error=str(exc))
+        return adapter.url() if adapter is not None else None
 
-    def _moved(self) -> None:
-        self._last_file = None
-        self._write_file()
+    async def _moved(self, runtime: str) -> None:
+        """The runtime folder was made anew, perhaps in another place."""
+        await self._hosting.move(runtime)
+        self._links.set_runtime(runtime)
+        self._presence.write()
 
-    async def _keep_file(self) -> None:
+    async def _follow_url(self) -> None:
         """The inbox's address is known a moment after the start, and may change later."""
         url = None
         async for _ in self._changes.follow():
-            adapter = self.signs_in()
-            now = adapter.url() if adapter is not None else None
+            now = self._web_url()
             if now != url:
                 url = now
-                self._write_file()
+                self._presence.write()
 
     async def _push_screens(self) -> None:
         async for _ in self._changes.follow():
@@ -468,7 +463,9 @@ class Hub:
 
     async def _retain(self) -> None:
         while True:
-            await self.store.retain(self.clock.wall_ms())
+            now_ms = self.clock.wall_ms()
+            await self.store.retain(now_ms)
+            await asyncio.to_thread(self._files.sweep, now_ms - FILES_KEPT_MS)
             await self.clock.sleep(DAY_S)
 
 

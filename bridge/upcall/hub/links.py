@@ -200,15 +200,19 @@ class Links:
                 self._group = group
                 group.create_task(self._folders.run(), name="links-records")
                 group.create_task(self._run_timers(), name="links-timers")
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    # Before the tasks are cancelled: none may start another one then.
+                    self._closing = True
         finally:
-            self._closing = True
             self._group = None
             for link in list(self._links.values()):
                 link.abort()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """See `LinkOwner`."""
-        if self._group is None:
+        if self._group is None or self._closing:
             work.close()
         else:
             self._group.create_task(work)

@@ -45,13 +45,11 @@ class HubLoop:
         self._store = store
         self._clock = clock
         self._random = random
-        self._queue: deque[Event] = deque()
+        # A future among the events is who waits for all that stands before it.
+        self._queue: deque[Event | asyncio.Future[None]] = deque()
         self._lazy: deque[Event] = deque()
+        self._lazy_due_s: float | None = None
         self._wake = asyncio.Event()
-        self._releaser: Releaser | None = None
-        self._lazy_handle: asyncio.TimerHandle | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     def moment(self) -> Moment:
         """Return now, on both clocks."""
@@ -63,20 +61,24 @@ class HubLoop:
 
     def submit(self, event: Event) -> None:
         """Queue a fact for the kernel."""
-        if self._is_lazy(event):
+        if _is_lazy(event):
             self._lazy.append(event)
-            if self._lazy_handle is None:
-                loop = asyncio.get_running_loop()
-                self._lazy_handle = loop.call_later(LAZY_S, self._lazy_due)
-            return
-        self._queue.append(event)
-        self._idle.clear()
+            if self._lazy_due_s is not None:
+                return
+            self._lazy_due_s = self._clock.boot_s() + LAZY_S
+        else:
+            self._queue.append(event)
         self._wake.set()
 
     async def settled(self) -> None:
         """Wait until everything submitted so far is committed and released."""
-        self._lazy_due()
-        await self._idle.wait()
+        self._queue.extend(self._lazy)
+        self._lazy.clear()
+        self._lazy_due_s = None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(future)
+        self._wake.set()
+        await future
 
     async def run(self, releaser: Releaser) -> None:
         """Work until cancelled.
@@ -84,60 +86,66 @@ class HubLoop:
         Raises:
             StoreError: a commit failed; the process must end.
         """
-        self._releaser = releaser
         while True:
             await self._wait()
-            while self._queue or self._lazy_only_due():
-                await self._step()
-            self._idle.set()
+            # Also while there is always more to do: nobody's deadline waits for a lull.
+            due_s = self.kernel.next_due_s()
+            if due_s is not None and due_s <= self._clock.boot_s():
+                self.submit(Due(at=self.moment()))
+            if self._has_work():
+                await self._step(releaser)
 
-    async def _step(self) -> None:
+    async def _step(self, releaser: Releaser) -> None:
+        # What waited for company goes first: it happened first.
+        batch: list[Event] = [*self._lazy]
+        settled: list[asyncio.Future[None]] = []
+        self._lazy.clear()
+        self._lazy_due_s = None
+        while self._queue and len(batch) < BATCH:
+            taken = self._queue.popleft()
+            if isinstance(taken, asyncio.Future):
+                settled.append(taken)
+            else:
+                batch.append(taken)
+        seed = self._random(32)
         writes: list[Write] = []
         releases: list[Release] = []
-        # What waited for company goes first: it happened first.
-        if self._lazy_handle is not None:
-            self._lazy_handle.cancel()
-            self._lazy_handle = None
-        batch = [*self._lazy]
-        self._lazy.clear()
-        while self._queue and len(batch) < BATCH:
-            batch.append(self._queue.popleft())
-        seed = self._random(32)
         for number, event in enumerate(batch):
             decision = self.kernel.handle(event, seed + number.to_bytes(4, "big"))
             writes += decision.writes
             releases += decision.releases
         if writes:
             await self._store.commit(writes)
-        if self._releaser is not None:
-            for release in releases:
-                self._releaser.release(release)
+        for release in releases:
+            releaser.release(release)
+        for future in settled:
+            if not future.done():
+                future.set_result(None)
 
     async def _wait(self) -> None:
+        """Return when there is work, a timer is due, or nothing happened for long."""
+        self._wake.clear()
+        if self._has_work():
+            return
         now_s = self._clock.boot_s()
         due_s = self.kernel.next_due_s()
-        wait_s = LONGEST_WAIT_S if due_s is None else min(LONGEST_WAIT_S, due_s - now_s)
-        if not self._queue and wait_s > 0:
-            self._wake.clear()
-            try:
-                async with self._clock.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-        due_s = self.kernel.next_due_s()
-        if due_s is not None and due_s <= self._clock.boot_s():
-            self._queue.append(Due(at=self.moment()))
+        wait_s = LONGEST_WAIT_S
+        for at_s in (due_s, self._lazy_due_s):
+            if at_s is not None:
+                wait_s = min(wait_s, at_s - now_s)
+        if wait_s <= 0:
+            return
+        try:
+            async with self._clock.timeout(wait_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
 
-    def _is_lazy(self, event: Event) -> bool:
-        return isinstance(event, Delivered) and event.ref is None
+    def _has_work(self) -> bool:
+        if self._queue:
+            return True
+        return self._lazy_due_s is not None and self._lazy_due_s <= self._clock.boot_s()
 
-    def _lazy_only_due(self) -> bool:
-        return bool(self._lazy) and self._lazy_handle is None
 
-    def _lazy_due(self) -> None:
-        if self._lazy_handle is not None:
-            self._lazy_handle.cancel()
-            self._lazy_handle = None
-        if self._lazy:
-            self._idle.clear()
-            self._wake.set()
+def _is_lazy(event: Event) -> bool:
+    return isinstance(event, Delivered) and event.ref is None

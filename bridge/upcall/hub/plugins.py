@@ -6,15 +6,19 @@ points of the group `upcall.adapters`. One of ours is never replaced by another'
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from upcall.config import Config, read_options
+import structlog
+
+from upcall.config import ChannelConfig, Config, read_options
+from upcall.model.document import Message
 from upcall.model.errors import ConfigInvalid
-from upcall.model.platform import Spec
+from upcall.model.platform import Body, Place, Spec
 from upcall.model.text import one_line, visible
 from upcall.model.views import Problem
+from upcall.secrets import Secret, is_source, read_secret
 
 ENTRY_POINTS: Final = "upcall.adapters"
 _OURS: Final = "upcall_adapters"
@@ -27,6 +31,7 @@ class Loaded:
     name: str
     spec: Spec[Any]
     config: Any
+    secrets: Mapping[str, Secret]
 
 
 def load_channels(config: Config) -> tuple[list[Loaded], list[Problem]]:
@@ -40,11 +45,67 @@ def load_channels(config: Config) -> tuple[list[Loaded], list[Problem]]:
         if not channel.enabled:
             continue
         try:
-            spec = find_spec(channel.adapter)
-            loaded.append(Loaded(name, spec, read_options(channel.options, spec.config, name)))
+            loaded.append(_load(name, channel))
         except ConfigInvalid as exc:
             problems.append(Problem(exc.code, exc.msg, exc.recover))
     return loaded, problems
+
+
+def check_channels(config: Config) -> list[Problem]:
+    """Return what is wrong with the channels' tables; no secret is read."""
+    problems = []
+    for name, channel in config.channels.items():
+        if not channel.enabled:
+            continue
+        try:
+            _read_table(name, channel)
+        except ConfigInvalid as exc:
+            problems.append(Problem(exc.code, exc.msg, exc.recover))
+    return problems
+
+
+def safe_lower(
+    spec: Spec[Any], log: structlog.typing.FilteringBoundLogger
+) -> Callable[[Message, Place], Sequence[Body]]:
+    """Return the adapter's `lower`, which a defect of it cannot leave.
+
+    It runs within the kernel, whose failure would end the hub. A card that cannot be lowered
+    gets one empty body, which is refused when it is due.
+    """
+
+    def lower(message: Message, place: Place) -> Sequence[Body]:
+        try:
+            bodies = spec.lower(message, place)
+            if bodies:
+                return bodies
+            error = "no bodies"
+        except Exception as exc:  # noqa: BLE001 - one adapter's defect is not the hub's
+            error = one_line(repr(exc))
+        log.error("adapter_defect", adapter=spec.name, error=f"lower: {error}")
+        return (Body(b""),)
+
+    return lower
+
+
+def _load(name: str, channel: ChannelConfig) -> Loaded:
+    spec, options = _read_table(name, channel)
+    secrets = {
+        key: read_secret(f"channels.{name}.{key}", source)
+        for key, source in channel.options.items()
+        if is_source(source)
+    }
+    return Loaded(name, spec, options, secrets)
+
+
+def _read_table(name: str, channel: ChannelConfig) -> tuple[Spec[Any], Any]:
+    spec = find_spec(channel.adapter)
+    options = {key: one for key, one in channel.options.items() if not is_source(one)}
+    try:
+        return spec, read_options(options, spec.config, name)
+    except ConfigInvalid:
+        raise
+    except Exception as exc:
+        raise _broken(channel.adapter, exc) from exc
 
 
 def find_spec(adapter: str) -> Spec[Any]:
@@ -74,15 +135,24 @@ def find_spec(adapter: str) -> Spec[Any]:
 def _loaded(load: Callable[[], Any], adapter: str) -> Any:
     try:
         return load()
-    except Exception as exc:
-        raise ConfigInvalid(
-            f"the adapter {visible(adapter)!r} cannot be loaded: {one_line(repr(exc))}",
-            code="adapter_broken",
-        ) from exc
+    except (Exception, SystemExit) as exc:
+        raise _broken(adapter, exc) from exc
 
 
 def _spec_in(found: Any, adapter: str) -> Spec[Any]:
     spec = found if isinstance(found, Spec) else getattr(found, "SPEC", None)
     if not isinstance(spec, Spec):
         raise ConfigInvalid(f"the adapter {visible(adapter)!r} has no SPEC")
+    if spec.name != adapter:
+        raise ConfigInvalid(
+            f"the adapter {visible(adapter)!r} calls itself {one_line(str(spec.name))!r}",
+            code="adapter_broken",
+        )
     return spec
+
+
+def _broken(adapter: str, exc: BaseException) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"the adapter {visible(adapter)!r} cannot be loaded: {one_line(repr(exc))}",
+        code="adapter_broken",
+    )

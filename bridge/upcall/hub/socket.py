@@ -49,27 +49,33 @@ class _Porter:
     kind: SocketKind
     desk: Desk
     foreign: set[LineConnection] = field(default_factory=set)
+    unwelcome: set[LineConnection] = field(default_factory=set)
 
     def opened(self, line: LineConnection) -> None:
         uid = line.peer.uid
         ours = uid in {0, os.geteuid()}
         if not ours:
             self.foreign.add(line)
-        if self.kind == "control" and not ours:
-            self._refuse(line, "only the hub's own user may use this socket", "not_permitted")
-        elif self.desk.clients >= MAX_CLIENTS or len(self.foreign) > MAX_FOREIGN_CLIENTS:
+        if self.desk.clients >= MAX_CLIENTS or len(self.foreign) > MAX_FOREIGN_CLIENTS:
             self._refuse(line, "too many clients are connected", "limit_reached")
+        elif self.kind == "control" and not ours:
+            # Told when it says hello: before that it would only see its own write fail.
+            self.unwelcome.add(line)
         else:
             self.desk.opened(line, self.kind)
 
     def received(self, line: LineConnection, data: bytes) -> None:
-        self.desk.received(line, data)
+        if line in self.unwelcome:
+            self._refuse(line, "only the hub's own user may use this socket", "not_permitted")
+        else:
+            self.desk.received(line, data)
 
     def too_long(self, line: LineConnection) -> None:
         self.desk.too_long(line)
 
     def closed(self, line: LineConnection) -> None:
         self.foreign.discard(line)
+        self.unwelcome.discard(line)
         self.desk.closed(line)
 
     def _refuse(self, line: LineConnection, msg: str, code: str) -> None:
@@ -183,6 +189,9 @@ class HubSockets:
     async def close(self) -> None:
         """End everything."""
         self.stop_listening()
+        for porter in self._porters.values():
+            for line in list(porter.unwelcome):
+                line.abort()
         await self._desk.close()
 
     async def _open_both(self) -> None:

@@ -118,11 +118,7 @@ class HubView:
     def logins(self) -> Sequence[LoginKept]:
         """Return the logins that have not expired."""
         now_ms = self._now_ms()
-        return [
-            login
-            for login in self._logins.values()
-            if not login.expires_ms or login.expires_ms > now_ms
-        ]
+        return [login for login in self._logins.values() if login.expires_ms > now_ms]
 
     def changes(self) -> AsyncIterator[int]:
         """Yield a growing number at once and after each change."""

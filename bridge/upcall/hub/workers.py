@@ -17,6 +17,12 @@ from upcall.model.rows import DeliveryRow
 CALL_LIMIT_S: Final = 60.0
 
 
+def is_cancelled() -> bool:
+    """Tell whether the running task itself is to end, not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class ToSession(Protocol):
     """Writes a frame to a session's link."""
 
@@ -46,6 +52,7 @@ class Workers:
         self._jitter = jitter
         self._log = log
         self._adapters: dict[str, Adapter] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     def know(self, channel: str, adapter: Adapter) -> None:
@@ -60,18 +67,33 @@ class Workers:
         """Start nothing new; what is queued is a row and goes on in the hub's next life."""
         self._stopping = True
 
+    async def finish(self) -> None:
+        """Wait until nothing is under way any more; call `stop` before."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
     def send(self, release: Send) -> None:
         """Start a delivery whose row already says `sending`."""
-        if not self._stopping:
-            row = release.delivery
-            self._tasks.create_task(self._carry(row), name=f"delivery-{row.id}")
+        row = release.delivery
+        if self._stopping:
+            # Said at once, so that the next life does not take it for one that may have
+            # arrived.
+            self._failed(row, "not_sent", "the hub is stopping")
+            return
+        task = self._tasks.create_task(self._carry(row), name=f"delivery-{row.id}")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     async def _carry(self, row: DeliveryRow) -> None:
+        limit = self._clock.timeout(CALL_LIMIT_S)
         try:
-            async with self._clock.timeout(CALL_LIMIT_S):
+            async with limit:
                 ref = await self._call(row)
-        except TimeoutError:
-            self._failed(row, "uncertain", f"no answer within {CALL_LIMIT_S:g} s")
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            # Something within the adapter was cancelled, not this delivery.
+            self._failed(row, "uncertain", "the adapter gave the call up")
         except Throttled as exc:
             self._failed(row, "throttled", exc.msg, exc.retry_after_s)
         except Refused as exc:
@@ -81,8 +103,11 @@ class Workers:
         except DeliveryError as exc:
             self._failed(row, "uncertain", exc.msg)
         except Exception as exc:  # noqa: BLE001 - an adapter's defect must not end the hub
-            self._log.error("adapter_defect", channel=row.target, error=repr(exc))
-            self._failed(row, "uncertain", f"the adapter failed: {type(exc).__name__}")
+            if limit.expired():
+                self._failed(row, "uncertain", f"no answer within {CALL_LIMIT_S:g} s")
+            else:
+                self._log.error("adapter_defect", channel=row.target, error=repr(exc))
+                self._failed(row, "uncertain", f"the adapter failed: {type(exc).__name__}")
         else:
             self._submit(Delivered(at=self._moment(), delivery=row.id, ref=ref))
 
@@ -93,6 +118,8 @@ class Workers:
         adapter = self._adapters.get(row.target)
         if adapter is None:
             raise NotSent(f"the channel {row.target} is not open")
+        if not row.body:
+            raise Refused("the adapter could not draw this card")
         if row.kind == "edit":
             await adapter.edit(Ref(row.ref or ""), Body(row.body))
             return None

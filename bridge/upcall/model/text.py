@@ -23,7 +23,7 @@ _IGNORABLE_RANGES: Final = (
     (0xFE00, 0xFE0F),
     (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFF8),
+    (0xFFF0, 0xFFFB),
     (0x1BCA0, 0x1BCA3),
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
@@ -73,8 +73,12 @@ def visible(text: str, *, newlines: bool = False) -> str:
 
 def one_line(text: str, limit_chars: int = 200) -> str:
     """Return *text* visible, on one line, and at most *limit_chars* characters long."""
-    shown = visible(" ".join(text[: limit_chars * 4].split()))
-    return shown if len(shown) <= limit_chars else shown[: limit_chars - 1] + "…"
+    # Blanks are joined, so more is read than is shown, but not without end.
+    head = text[: limit_chars * 4]
+    shown = visible(" ".join(head.split()))
+    if len(shown) <= limit_chars and len(head) == len(text):
+        return shown
+    return shown[: limit_chars - 1] + "…"
 
 
 def printable_answer(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
+from upcall.clock import Clock, SystemClock
 from upcall.core.link import ASK_CONTROLS, CLIENT_CAPABILITIES, OUTCOMES, PARALLEL_ASKS
 from upcall.model.errors import TransportError, UpcallError
 from upcall.model.frames import (
@@ -113,8 +114,15 @@ class SessionClient:
     """
 
     def __init__(
-        self, url: str, token: str, *, timeout_s: float = 10.0, token_in_url: bool = True
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float = 10.0,
+        token_in_url: bool = True,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock: Clock = SystemClock() if clock is None else clock
         self._url = url
         self._token = token
         self._timeout_s = timeout_s
@@ -135,7 +143,13 @@ class SessionClient:
 
     @classmethod
     def connect(
-        cls, url: str, token: str, *, timeout_s: float = 10.0, token_in_url: bool = True
+        cls,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float = 10.0,
+        token_in_url: bool = True,
+        clock: Clock | None = None,
     ) -> Self:
         """Return a client for the endpoint at *url*; entering it connects.
 
@@ -144,8 +158,9 @@ class SessionClient:
             token: the session's token.
             timeout_s: for connecting, and for each request, in seconds.
             token_in_url: also send the token in the URL, which peers need.
+            clock: for the time-outs.
         """
-        return cls(url, token, timeout_s=timeout_s, token_in_url=token_in_url)
+        return cls(url, token, timeout_s=timeout_s, token_in_url=token_in_url, clock=clock)
 
     @classmethod
     def from_record(cls, record: RecordLike, *, timeout_s: float = 10.0) -> Self:
@@ -165,6 +180,7 @@ class SessionClient:
             on_close=self._on_close,
             timeout_s=self._timeout_s,
             token_in_url=self._token_in_url,
+            clock=self._clock,
         )
         try:
             self._connection.send(
@@ -347,7 +363,7 @@ class SessionClient:
 
     async def _within(self, future: "asyncio.Future[_T]") -> _T:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with self._clock.timeout(self._timeout_s):
                 return await future
         except TimeoutError as exc:
             raise TransportError(

@@ -16,6 +16,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.uri import WebSocketURI
 
+from upcall.clock import Clock, SystemClock
 from upcall.model import limits
 from upcall.model.errors import MalformedFrame, TransportError, UpcallError
 from upcall.model.frames import Frame, Hello, Unknown, WireFrame, decode, encode
@@ -244,6 +245,7 @@ async def open_connection(
     token_in_url: bool = True,
     wait_hello: bool = True,
     max_outbound: int = limits.MAX_QUEUED_BYTES,
+    clock: Clock | None = None,
 ) -> Connection:
     """Connect to an endpoint and wait for its hello.
 
@@ -259,6 +261,7 @@ async def open_connection(
         wait_hello: return only after the session's hello.
         max_outbound: bytes that may wait to be sent; beyond, the connection is closed with
             1013.
+        clock: for the time-out.
 
     Raises:
         TransportError: `url_refused`, `connection_refused`, `unauthorized`, `forbidden`,
@@ -279,7 +282,7 @@ async def open_connection(
     if wait_hello:
         greeted = connection._greeted = loop.create_future()
     try:
-        async with asyncio.timeout(timeout_s):
+        async with (clock or SystemClock()).timeout(timeout_s):
             await loop.create_connection(lambda: wire, address.host, address.port)
             await ready
             if greeted is not None:

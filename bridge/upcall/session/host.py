@@ -18,18 +18,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self, assert_never
 
-from upcall.answer import Answer, AnsweredBy
+from upcall.answer import Answer
 from upcall.clock import Clock, SystemClock
 from upcall.core.actions import ActionBook, Ending, Rejected, Repeated, Taken, check_deadline
 from upcall.core.link import Delivered
 from upcall.model import limits
 from upcall.model.ask import AskSpec
 from upcall.model.errors import (
-    Cancelled,
-    Declined,
     InvalidAsk,
-    NoAnswer,
-    TimedOut,
     UpcallError,
     UsageError,
 )
@@ -60,12 +56,17 @@ from upcall.model.ids import (
     AskId,
     ConnectionId,
     action_id_of,
-    is_ask_id,
     is_session_id,
-    new_ask_id,
     new_hosted_session_id,
 )
-from upcall.model.text import fold_label, one_line
+from upcall.model.text import one_line
+from upcall.session.asking import (
+    Waiting,
+    action_id_for,
+    answer_of,
+    ensure_hub,
+    recommended_index,
+)
 from upcall.session.files import attachment
 from upcall.session.origin import origin_of
 from upcall.session.publish import RecordKeeper, make_record
@@ -97,14 +98,6 @@ class Message:
 
     def __str__(self) -> str:
         return self.text
-
-
-@dataclass(slots=True)
-class _Waiting:
-    future: "asyncio.Future[Ending]"
-    spec: AskSpec
-    timeout_s: float | None
-    since_s: float
 
 
 class Session:
@@ -165,7 +158,7 @@ class Session:
         self._origin_ms = self._clock.wall_ms()
         self._origin_s = self._clock.boot_s()
         self._book = ActionBook(self.session_id)
-        self._waiting: dict[ActionId, _Waiting] = {}
+        self._waiting: dict[ActionId, Waiting] = {}
         self._messages: deque[Message] = deque()
         self._arrived = asyncio.Event()
         self._changed = asyncio.Event()
@@ -283,7 +276,7 @@ class Session:
 
     async def _start_hub(self) -> None:
         try:
-            await asyncio.to_thread(_ensure_hub)
+            await asyncio.to_thread(ensure_hub)
         except UpcallError as exc:
             # The session lives without one; whoever starts a hub later finds it.
             self.hub_error = exc
@@ -352,16 +345,16 @@ class Session:
             min_selected=min_selected,
             max_selected=max_selected,
             free_text=not options if free_text is None else free_text,
-            recommended=_recommended(options, recommended),
+            recommended=recommended_index(options, recommended),
             deadline_at_ms=self._deadline(timeout_s),
             default=default,
             ask_class="permission" if permission else "question",
             option_details=None if option_details is None else tuple(option_details),
         )
-        action = _action_id(ask_id)
+        action = action_id_for(ask_id)
         frame = self._book.raise_(action, spec, now_ms=self._now_ms())
-        waiting = _Waiting(
-            asyncio.get_running_loop().create_future(), spec, timeout_s, self._clock.boot_s()
+        waiting = Waiting(
+            asyncio.get_running_loop().create_future(), timeout_s, self._clock.boot_s()
         )
         self._waiting[action] = waiting
         try:
@@ -374,7 +367,7 @@ class Session:
             withdrawn = self._book.withdraw(action)
             if withdrawn is not None:
                 self._conclude(withdrawn)
-        return _answer(ending, waiting, self._clock.boot_s() - waiting.since_s)
+        return answer_of(ending, waiting, self._clock.boot_s() - waiting.since_s)
 
     def withdraw(self, ask_id: str) -> bool:
         """Cancel an open ask; its `ask` raises `Cancelled`. False if it was not open."""
@@ -630,57 +623,3 @@ class Session:
     def _check_running(self) -> None:
         if not self._running:
             raise UsageError("the session is not running; use it inside `async with`")
-
-
-def _ensure_hub() -> None:
-    from upcall import line
-
-    try:
-        line.ensure_hub().close()
-    except line.LineError as exc:
-        raise UpcallError(exc.msg, code=exc.code, recover=exc.recover) from exc
-    except OSError as exc:
-        raise UpcallError(f"no hub: {exc.strerror}", code="hub_unavailable") from exc
-
-
-def _action_id(ask_id: str | None) -> ActionId:
-    if ask_id is None:
-        return action_id_of(new_ask_id(os.urandom(ASK_ID_BYTES)))
-    if not is_ask_id(ask_id):
-        raise InvalidAsk(f"ask_id: {one_line(ask_id, 40)!r} has not the form of an ask's id")
-    return action_id_of(AskId(ask_id))
-
-
-def _recommended(options: tuple[str, ...], wanted: str | int | None) -> int | None:
-    if wanted is None or isinstance(wanted, int):
-        return wanted
-    if wanted in options:
-        return options.index(wanted)
-    folded = [fold_label(label) for label in options]
-    if fold_label(wanted) in folded:
-        return folded.index(fold_label(wanted))
-    raise InvalidAsk(f"recommended: {one_line(wanted, 80)!r} is no option")
-
-
-def _answer(ending: Ending, waiting: _Waiting, waited_s: float) -> Answer:
-    """Return the answer of an ask that ended, or raise how it ended without one."""
-    if ending.selection is not None:
-        by = ending.by
-        return Answer(
-            ending.selection.labels,
-            ending.selection.indices,
-            ending.selection.text,
-            answered_by=None if by is None else AnsweredBy(by.name, by.channel),
-            outcome=ending.outcome,
-            waited_s=waited_s,
-        )
-    error: NoAnswer
-    match ending.outcome:
-        case "declined":
-            error = Declined("declined, not answered")
-        case "timed_out":
-            within = f" within {waiting.timeout_s:g} s" if waiting.timeout_s else ""
-            error = TimedOut(f"no answer{within} (timed out; nobody said no)")
-        case _:
-            error = Cancelled("the question was withdrawn")
-    raise error

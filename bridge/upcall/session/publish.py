@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 from contextlib import suppress
 from typing import Final
 
@@ -55,6 +56,10 @@ class RecordKeeper:
         self._runtime_folder = ""
         self._beside: Publication | None = None
         self._touched_ms = 0
+        # A check that was cancelled goes on in its thread; it must not publish again what
+        # `stop` has taken away.
+        self._lock = threading.Lock()
+        self._stopped = False
 
     async def start(self) -> None:
         """Publish.
@@ -101,6 +106,11 @@ class RecordKeeper:
             former.withdraw(self._clock.wall_ms())
 
     def _refresh(self) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._check()
+
+    def _check(self) -> None:
         now_ms = self._clock.wall_ms()
         folder = _sessions_folder()
         if folder != self._runtime_folder:
@@ -113,10 +123,12 @@ class RecordKeeper:
                 self._touched_ms = now_ms
 
     def _withdraw(self) -> None:
-        for publication in (self._runtime, self._beside):
-            if publication is not None:
-                with suppress(OSError):
-                    publication.withdraw(self._clock.wall_ms())
+        with self._lock:
+            self._stopped = True
+            for publication in (self._runtime, self._beside):
+                if publication is not None:
+                    with suppress(OSError):
+                        publication.withdraw(self._clock.wall_ms())
 
 
 def _sessions_folder() -> str:

@@ -291,10 +291,11 @@ class Endpoint:
     def received(self, wire: Wire, data: bytes | bytearray | memoryview) -> None:
         """See `transport.Owner`."""
         received = self._link.received(wire.id, data)
-        self._send_each([(wire.id, frame) for frame in received.back])
+        for frame in received.back:
+            wire.send(_encoded(frame))
+        if received.deliver is None:
+            return
         match received.deliver:
-            case None:
-                pass
             case Reply() as reply:
                 self._handler.reply(wire.id, reply)
             case AskHold() as hold:

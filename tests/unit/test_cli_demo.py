@@ -1,0 +1,71 @@
+"""`upcall demo` with the real hub, web inbox and session."""
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from fakes.pty_screen import PtyScreen
+
+if TYPE_CHECKING:
+    from conftest import Home
+
+
+def test_the_demo_answers_itself_without_a_terminal_and_leaves_nothing(home: "Home") -> None:
+    done = home.run("demo", timeout_s=60)
+    assert (done.stderr, done.returncode) == ("", 0), done.stdout
+    assert "demo: signed in to the inbox over HTTP" in done.stdout
+    for number in (1, 2, 3):
+        assert f"demo: {number}/3 " in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(
+        "demo: done, 3 of 3 answered by itself, through the inbox, in "
+    )
+    assert not os.listdir(home.env["TMPDIR"])
+    assert not home.state.exists()
+
+
+def test_the_demo_is_answered_on_the_terminal(home: "Home") -> None:
+    with PtyScreen(home.argv("demo"), home.env, cwd=str(home.root), columns=100) as screen:
+        assert "#login=" in screen.wait_for("1 Deploy")
+        screen.type("1\n")
+        screen.wait_for("1/3")
+        screen.wait_for("1 Old logs")
+        screen.type("1, 3\n")
+        screen.wait_for("2/3")
+        screen.wait_for(lambda text: text.rstrip().endswith(">") and "called?" in text)
+        screen.type("First Light\n")
+        screen.wait_for('"First Light"')
+        assert screen.finish() == 0
+        assert "demo: done, 3 of 3 answered by you" in screen.text()
+    assert not os.listdir(home.env["TMPDIR"])
+
+
+def test_a_demo_that_is_interrupted_leaves_nothing(home: "Home") -> None:
+    with PtyScreen(home.argv("demo"), home.env, cwd=str(home.root), columns=100) as screen:
+        screen.wait_for("1 Deploy")
+        screen.type("\x03")
+        assert screen.finish() == 130
+        assert "Traceback" not in screen.text()
+    assert not os.listdir(home.env["TMPDIR"])
+
+
+def test_a_demo_whose_inbox_fails_says_so_and_ends(home: "Home") -> None:
+    program = (
+        "import sys\nfrom upcall.cli import demo_auto, main\n"
+        "demo_auto._WORDS = ' '\nsys.exit(main(['demo', '--auto']))"
+    )
+    process = home.start_program([sys.executable, "-P", "-c", program])
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, out
+    assert err.startswith("upcall: the inbox did not take an answer (400)")
+    assert len(err.splitlines()) == 2
+    assert not os.listdir(home.env["TMPDIR"])
+
+
+def test_a_terminated_demo_leaves_nothing(home: "Home") -> None:
+    process = home.start("demo")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert not os.listdir(home.env["TMPDIR"])

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -28,7 +29,6 @@ IDLE_EXIT_S: Final = "2"
 _END_WITHIN_S: Final = 10.0
 _NO_BROWSER: Final = "needs chromium and chromedriver"
 _NOT_ROOT: Final = "needs root, to start a child as another user"
-_REASONS: Final = (_NO_BROWSER, _NOT_ROOT)
 _FOLDERS: Final = pytest.StashKey[Path]()
 _OUTER: Final = pytest.StashKey[dict[str, str]]()
 
@@ -105,16 +105,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say in one line what was skipped for a reason of the machine."""
-    skipped = [
-        str(report.longrepr[2])
+    """Say why tests were skipped, one line for each reason."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])
         if isinstance(report.longrepr, tuple)
-    ]
-    counts = {reason: sum(reason in words for words in skipped) for reason in _REASONS}
-    for reason, count in counts.items():
-        if count:
-            terminalreporter.write_line(f"{count} tests skipped: {reason}")
+    )
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")
 
 
 def _has_browser() -> bool:

@@ -66,9 +66,7 @@ def ask(
         HubError: there is no hub, and none could be started.
     """
     if isinstance(options, str):
-        from upcall.model.errors import InvalidAsk
-
-        raise InvalidAsk("options: is one text; give a list of labels")
+        raise _invalid("options: is one text; give a list of labels")
     options = list(options)
     spec: dict[str, Any] = {
         "id": mint_ask_id(),
@@ -88,7 +86,29 @@ def ask(
         "key": key,
     }
     spec |= {name: value for name, value in more.items() if value is not None}
+    _check_texts(question=question, detail=detail, default=default, recommended=recommended)
+    _check_texts(**{f"option {number}": label for number, label in enumerate(options, 1)})
     return _Asking(spec, _asker(title, session)).run()
+
+
+def _check_texts(**texts: object) -> None:
+    """Refuse what no line to the hub can carry, naming the field."""
+    for field, text in texts.items():
+        if text is None:
+            continue
+        if not isinstance(text, str):
+            raise _invalid(f"{field}: is no text but {type(text).__name__}")
+        for place, char in enumerate(text, 1):
+            if char == "\0" or "\ud800" <= char <= "\udfff":
+                raise _invalid(
+                    f"{field}: character {place} is U+{ord(char):04X}, which cannot be sent"
+                )
+
+
+def _invalid(msg: str) -> Exception:
+    from upcall.model.errors import InvalidAsk
+
+    return InvalidAsk(msg)
 
 
 def _asker(title: str | None, session: str | None) -> dict[str, Any]:

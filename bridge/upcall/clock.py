@@ -3,6 +3,8 @@
 import asyncio
 import sys
 import time
+from calendar import timegm
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +50,32 @@ class SystemClock:
     def timeout(self, duration_s: float | None) -> asyncio.Timeout:
         """Return a context that raises `TimeoutError` after *duration_s* seconds."""
         return asyncio.timeout(duration_s)
+
+
+class LocalZone(tzinfo):
+    """The machine's own time zone, as it is at each moment, summer time included."""
+
+    def fromutc(self, dt: datetime) -> datetime:
+        """Return what clocks here show at *dt*."""
+        local = time.localtime(timegm(dt.timetuple()))
+        return datetime(*local[:6], dt.microsecond, tzinfo=self)
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        """Return how far clocks here are ahead of UTC."""
+        if dt is None:
+            return None
+        shown = dt.replace(tzinfo=None).timetuple()
+        return timedelta(seconds=time.localtime(time.mktime(shown)).tm_gmtoff)
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        """Return nothing: only the sum is known."""
+        del dt
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        """Return nothing: names of zones mean little to people."""
+        del dt
+        return None
 
 
 def boot_id() -> str:

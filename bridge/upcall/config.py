@@ -188,6 +188,26 @@ def read_options(options: dict[str, Any], config_type: type[Any], channel: str) 
         raise ConfigInvalid(f"channel {channel}: {one_line(str(exc))}") from exc
 
 
+def changed_tables(old: Config, new: Config) -> list[str]:
+    """Return the names of the tables that differ, as they are written in the file."""
+    pairs: list[tuple[str, Any, Any]] = [
+        (name, getattr(old, name), getattr(new, name))
+        for name in ("hub", "policy", "redaction")
+    ]
+    pairs += [
+        (
+            "web" if name == "web" else f"channels.{name}",
+            *_both(old.channels, new.channels, name),
+        )
+        for name in sorted({*old.channels, *new.channels})
+    ]
+    pairs += [
+        (f"operators.{name}", *_both(old.operators, new.operators, name))
+        for name in sorted({*old.operators, *new.operators})
+    ]
+    return [name for name, before, after in pairs if before != after]
+
+
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the file's own tables."""
     _, components = msgspec.json.schema_components(
@@ -217,6 +237,10 @@ def schema() -> dict[str, Any]:
         },
         "$defs": components,
     }
+
+
+def _both(old: dict[str, Any], new: dict[str, Any], name: str) -> tuple[Any, Any]:
+    return old.get(name), new.get(name)
 
 
 def _read(where: str) -> bytes:

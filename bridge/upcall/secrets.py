@@ -48,7 +48,7 @@ def read_secret(name: str, source: dict[str, Any]) -> Secret:
     """
     [(kind, where)] = source.items()
     if not isinstance(where, str) or not where:
-        raise ConfigInvalid(f"{visible(name)}: {kind} is a text")
+        raise ConfigInvalid(f"{visible(name)}: {kind} is a text, and not empty")
     match kind:
         case "file":
             value = _from_file(name, where)
@@ -68,6 +68,11 @@ def read_secret(name: str, source: dict[str, Any]) -> Secret:
 
 def _from_file(name: str, where: str) -> str:
     path = os.path.expanduser(where)
+    if not os.path.isabs(path) or "\0" in path:
+        raise ConfigInvalid(
+            f"{visible(name)}: {one_line(where)} is not an absolute path",
+            recover="the hub has no working folder of yours; begin with / or ~/",
+        )
     try:
         data = paths.read_private_file(path, MAX_SECRET_BYTES)
     except FileNotFoundError:
@@ -84,7 +89,12 @@ def _from_file(name: str, where: str) -> str:
         raise ConfigInvalid(
             f"{visible(name)}: {visible(path)}: {exc.strerror}", code="secret_missing"
         ) from exc
-    value = data.decode("utf-8", "replace").strip()
+    try:
+        value = data.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise ConfigInvalid(
+            f"{visible(name)}: {visible(path)} is not UTF-8 text", code="secret_missing"
+        ) from None
     if not value:
         raise ConfigInvalid(f"{visible(name)}: {visible(path)} is empty", code="secret_missing")
     return value

@@ -7,6 +7,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from upcall.model.frames import Unknown, decode
 
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-_URL: Final = re.compile(r"\b(?:https?|wss?)://[^\s\"'`<>)\]}\\]+")
+_URL: Final = re.compile(r"\b(?:https?|wss?)://[\w\[{][^\s\"'`<>)\]}\\]*")
 _HOSTS: Final = re.compile(
     r"127\.0\.0\.1|localhost|\[::1\]?|[\w.-]*\bexample(?:\.(?:com|org|net))?|[\w.-]+\.(?:test|invalid)"
     r"|json-schema\.org|www\.w3\.org|www\.apache\.org"
@@ -138,7 +139,7 @@ def test_every_key_of_the_configuration_is_described() -> None:
     from upcall_adapters.web.config import WebConfig
 
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    kinds = {
+    kinds: dict[str, type[msgspec.Struct]] = {
         "hub": HubConfig, "policy": PolicyConfig, "redaction": RedactionConfig, "web": WebConfig
     }  # fmt: skip
     for table, kind in kinds.items():
@@ -194,8 +195,8 @@ def test_nobodys_own_folder_is_named() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in texts()
+        if "tests" not in path.relative_to(ROOT).parts
         for match in homes.finditer(path.read_text(encoding="utf-8", errors="replace"))
-        if path != Path(__file__).resolve()
     ]
     assert found == []
 
@@ -213,10 +214,9 @@ def _commands(text: str) -> Iterator[list[str]]:
     """Yield the arguments of every `upcall` in a block of shell."""
     for line in text.replace("\\\n", " ").splitlines():
         for part in _simple_commands(line):
-            while part and re.fullmatch(r"\w+=.*", part[0]):
-                part = part[1:]
-            if part and part[0] == "upcall":
-                yield part[1:]
+            sets = sum(1 for _ in takewhile(lambda word: re.fullmatch(r"\w+=.*", word), part))
+            if part[sets:] and part[sets] == "upcall":
+                yield part[sets + 1 :]
 
 
 def _simple_commands(line: str) -> Iterator[list[str]]:

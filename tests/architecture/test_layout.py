@@ -28,10 +28,10 @@ def test_the_tests_are_no_package() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 
 
-def test_no_module_is_long() -> None:
+def test_no_module_of_the_product_is_long() -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
-        for path in modules()
+        for path in sources()
     }
     assert {name: count for name, count in lengths.items() if count > MAX_LINES} == {}
 

@@ -1,7 +1,9 @@
 """The tree, as the architecture tests look at it."""
 
 import ast
+import os
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -12,7 +14,7 @@ SOURCE_ROOTS: Final = {
     "adapters": "upcall_adapters",
     "discovery": "upcall_discovery",
 }
-_NOT_OURS: Final = frozenset({"__pycache__", ".venv", ".git", "build", "dist"})
+_NOT_OURS: Final = frozenset({"__pycache__", "build", "dist"})
 
 
 def sources() -> list[Path]:
@@ -29,11 +31,7 @@ def modules() -> list[Path]:
 def texts() -> list[Path]:
     """Return every text that people read or run, but the lock and the licence."""
     suffixes = {".py", ".md", ".toml", ".json", ".js", ".css", ".html", ".svg", ".sql", ".sh"}
-    found = [
-        path
-        for path in _walk(ROOT, "*")
-        if path.suffix in suffixes and not path.relative_to(ROOT).parts[0].startswith(".")
-    ]
+    found = [path for path in _walk(ROOT, "*") if path.suffix in suffixes]
     return sorted([*found, ROOT / "Makefile", ROOT / ".ci" / "run"])
 
 
@@ -56,7 +54,8 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _walk(folder: Path, pattern: str) -> Iterator[Path]:
-    for path in folder.rglob(pattern):
-        inside = path.relative_to(ROOT).parts
-        if path.is_file() and not _NOT_OURS.intersection(inside):
-            yield path
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [
+            one for one in folders if one not in _NOT_OURS and not one.startswith(".")
+        ]
+        yield from (Path(parent, name) for name in names if fnmatch(name, pattern))

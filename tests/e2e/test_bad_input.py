@@ -172,8 +172,8 @@ def test_a_lone_surrogate_on_the_socket_is_refused_at_once(home: Home) -> None:
     with home.line() as line:
         spec: Json = {"id": "a00000000000s", "question": "Q?", "options": ["a\ud800"]}
         line.post("ask", ask=spec, session=session, wait=False)
-        # It is no text, so the line is none of ours; whatever the id, it is answered.
-        answer = line.event()
+        # It is no text, so the line is none of the protocol's, and has no id.
+        answer = line.answer_to(None)
         assert answer["ok"] is False
         assert answer["error"]["code"] in {"invalid_ask", "invalid_request", "invalid_line"}
         spec["options"] = ["a\0b"]

@@ -76,10 +76,14 @@ asyncio.run(main())
 """
 
 
+def with_options(options: str) -> str:
+    return SDK.replace("session_id=sys.argv[1]", f"session_id=sys.argv[1], {options}")
+
+
 def test_an_sdk_session_is_found_and_its_asks_are_answered_side_by_side(home: Home) -> None:
     program = home.start_python(SDK, "sdk-1", "One?", "Two?", "Three?")
     program.line("up", on="out")
-    eventually(lambda: home.hub_pid(), what="the session started a hub")
+    eventually(home.hub_pid, what="the session started a hub")
     eventually(lambda: len(open_asks(home, "sdk-1")) == 3)
     found = sessions(home)["sdk-1"]
     assert (found["kind"], found["state"], found["title"]) == ("sdk", "attached", "sdk sdk-1")
@@ -100,7 +104,7 @@ def test_an_sdk_session_is_found_and_its_asks_are_answered_side_by_side(home: Ho
 
 def test_a_declined_sdk_ask_raises_in_the_program(home: Home) -> None:
     program = home.start_python(SDK, "sdk-1", "One?")
-    eventually(lambda: home.hub_pid())
+    eventually(home.hub_pid)
     ask = the_ask(home, "sdk-1")
     assert home.run("answer", ask["id"], "--decline").code == 0
     assert "One? ended declined" in program.end().out
@@ -111,7 +115,7 @@ def test_a_killed_session_is_gone_within_five_seconds_and_cannot_be_answered(
     home: Home,
 ) -> None:
     program = home.start_python(SDK, "sdk-1", "One?")
-    eventually(lambda: home.hub_pid())
+    eventually(home.hub_pid)
     ask = the_ask(home, "sdk-1")
     program.kill()
     eventually(
@@ -142,7 +146,7 @@ def test_a_session_that_starts_again_asks_again(home: Home) -> None:
 
 def test_an_sdk_ask_keeps_its_id_while_hubs_come_and_go(home: Home) -> None:
     program = home.start_python(SDK, "sdk-1", "One?")
-    eventually(lambda: home.hub_pid())
+    eventually(home.hub_pid)
     ask = the_ask(home, "sdk-1")
     home.kill_hub()
     home.start_hub()
@@ -168,7 +172,7 @@ def test_a_session_without_a_hub_is_found_by_the_hub_that_comes(home: Home) -> N
 
 def test_an_interrupted_program_withdraws_its_asks(home: Home) -> None:
     program = home.start_python(SDK, "sdk-1", "One?")
-    eventually(lambda: home.hub_pid())
+    eventually(home.hub_pid)
     ask = the_ask(home, "sdk-1")
     program.signal(signal.SIGINT)
     program.end()

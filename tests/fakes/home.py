@@ -197,6 +197,7 @@ class Line:
         self._buffer = b""
         self._ids = 0
         self._events: deque[Json] = deque()
+        self._answers: dict[int | None, Json] = {}
         try:
             self._socket.settimeout(SOON_S)
             self._socket.connect(path)
@@ -235,11 +236,13 @@ class Line:
     def answer_to(self, number: int | None, *, within_s: float = SOON_S) -> Json:
         """Return the answer to the request *number* (None: to a line without); keep events."""
         until = time.monotonic() + within_s
-        while True:
+        while number not in self._answers:
             found = self._next(until - time.monotonic())
-            if "event" not in found and found.get("id") == number:
-                return found
-            self._events.append(found)
+            if "event" in found:
+                self._events.append(found)
+            else:
+                self._answers[found.get("id")] = found
+        return self._answers.pop(number)
 
     def ok(self, op: str, /, **fields: Any) -> Json:
         """Send a request that must succeed."""
@@ -256,13 +259,16 @@ class Line:
         return code
 
     def event(self, name: str | None = None, *, within_s: float = SOON_S) -> Json:
-        """Return the next event, of that name if one is given."""
+        """Return the next event, of that name if one is given; answers are kept."""
         until = time.monotonic() + within_s
         while True:
-            found = (
-                self._events.popleft() if self._events else self._next(until - time.monotonic())
-            )
-            if name is None or found.get("event") == name:
+            if self._events:
+                found = self._events.popleft()
+            else:
+                found = self._next(until - time.monotonic())
+            if "event" not in found:
+                self._answers[found.get("id")] = found
+            elif name is None or found["event"] == name:
                 return found
 
     def is_over(self, *, within_s: float = SOON_S) -> bool:
@@ -450,13 +456,14 @@ class Home:
 
     def ask_state(self, ask_id: str) -> Json:
         """Return one ask as `upcall asks` lists it."""
-        with self.line("control") as line:
-            known = line.ok("asks", state="all", limit=1000)["asks"]
-        found = [ask for ask in known if ask["id"] == ask_id]
-        assert len(found) == 1, (ask_id, known)
-        one = found[0]
-        assert isinstance(one, dict)
-        return one
+
+        def look() -> list[Json]:
+            with self.line("control") as line:
+                known = line.ok("asks", state="all", limit=1000)["asks"]
+            return [ask for ask in known if ask["id"] == ask_id]
+
+        # One that closes right now may be missing for the moment of its commit.
+        return eventually(look, what=f"{ask_id} is listed")[-1]
 
     def until_ask(self, ask_id: str, within_s: float = SOON_S, **fields: Any) -> Json:
         """Return the ask as soon as these of its fields are so."""

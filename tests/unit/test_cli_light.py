@@ -68,7 +68,9 @@ def test_the_overall_help_needs_no_parser_and_no_socket(home: "Home") -> None:
 def test_a_whole_ask_is_light(home: "Home") -> None:
     with FakeHub(str(home.state)) as hub:
         hub.after_ask = lambda ask: hub.answer(ask["id"], 0)
-        assert_light(modules_of(home, "ask", "Colour?", "-o", "red", "--no-terminal"))
+        modules = modules_of(home, "ask", "Colour?", "-o", "red", "--no-terminal")
+    assert_light(modules)
+    assert not modules & {"argparse", "gettext", "fcntl", "termios", "socket"}
 
 
 def test_a_whole_notify_is_light(home: "Home") -> None:

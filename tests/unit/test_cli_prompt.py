@@ -169,6 +169,21 @@ def test_a_refused_local_answer_is_explained_and_the_question_goes_on(
         assert screen.finish() == 0
 
 
+def test_a_claimed_answer_waits_for_its_end(home: "Home", hub: FakeHub) -> None:
+    def claim(client: Any, request: Any) -> dict[str, Any]:
+        return {"result": {"id": request["ask"], "outcome": "open"}}
+
+    hub.handlers["took"] = claim
+    with on_terminal(home, "ask", "Ship it?", *OPTIONS) as screen:
+        screen.wait_for(PROMPT)
+        screen.type("yes\n")
+        hub.wait_until(lambda: hub.requests("took"))
+        hub.answer(hub.first_ask()["id"], 0, name="op", channel="terminal")
+        assert screen.finish() == 0
+        assert "not used" not in screen.text()
+        assert screen.text().rstrip().endswith("\nyes")
+
+
 def test_ctrl_c_cancels(home: "Home", hub: FakeHub) -> None:
     with on_terminal(home, "ask", "Ship it?", *OPTIONS) as screen:
         screen.wait_for(PROMPT)
@@ -209,13 +224,14 @@ def test_a_background_job_does_not_prompt(home: "Home", hub: FakeHub) -> None:
 
 
 def test_two_questions_on_one_terminal_take_turns(home: "Home", hub: FakeHub) -> None:
-    one = " ".join(home.argv("ask", "First", *OPTIONS, "-q"))
-    two = " ".join(home.argv("ask", "Second", *OPTIONS, "-q"))
+    one = " ".join(home.argv("ask", "First", *OPTIONS))
+    two = " ".join(home.argv("ask", "Second", *OPTIONS))
     # Without job control both are in the foreground group, as under `make -j`.
     with PtyScreen(["/bin/sh", "-c", f"{one} & {two}; wait"], home.env) as screen:
         screen.wait_for(PROMPT)
         hub.wait_until(lambda: len(hub.requests("ask")) == 2)
         assert sum(word in screen.text() for word in ("First", "Second")) == 1
+        assert screen.text().count("asked ") == 1
         screen.type("1\n")
         screen.wait_for(lambda text: "First" in text and "Second" in text)
         screen.wait_for(lambda text: text.count("\n> ") + text.count("\n>\n") >= 2)

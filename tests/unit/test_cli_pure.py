@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upcall.cli import args, choose, results, screen, where
+from upcall.cli import args, choose, quick, results, screen, where
+from upcall.cli import ask as ask_command
 from upcall.cli.cells import cut, pad, width_of, wrap
 from upcall.cli.errors import Usage
 from upcall.cli.inbox import browser_command, forward_line
@@ -232,3 +233,33 @@ def test_the_forward_line_has_the_port() -> None:
     assert "ssh -N -L 8737:127.0.0.1:8737 sam@" in line
     assert "upcall watch" in line
     assert "login" not in line
+
+
+# --- reading `ask` without argparse ----------------------------------------------------------
+
+_WORDS = st.one_of(
+    st.sampled_from(
+        [
+            "-o", "--option", "--multi", "--free-text", "--no-free-text", "--recommend",
+            "--default", "--permission", "--detail", "--timeout", "--title", "--session",
+            "--key", "--unseen", "--no-terminal", "-q", "--quiet", "--json", "--no-wait", "--",
+            "-", "-x", "--bogus", "--json=1", "-oyes", "--option=no", "wait", "fail", "-1",
+        ]
+    ),
+    st.text(max_size=5),
+)  # fmt: skip
+
+
+@given(st.lists(_WORDS, max_size=8))
+def test_the_quick_reader_never_differs_from_the_parser(argv: list[str]) -> None:
+    found = quick.read(argv)
+    if found is not None:
+        assert vars(found) == vars(ask_command.parser().read(argv))
+
+
+def test_the_quick_reader_reads_the_common_form() -> None:
+    argv = ["Ship?", "-o", "yes", "-o", "no", "--timeout", "5m", "--unseen", "fail", "-q"]
+    found = quick.read(argv)
+    assert (found.question, found.options, found.timeout) == ("Ship?", ["yes", "no"], "5m")
+    assert (found.unseen, found.quiet) == ("fail", True)
+    assert quick.read(["Ship?", "--unseen", "maybe"]) is None

@@ -12,7 +12,8 @@ CORPUS: Final[tuple[str, ...]] = (
     "@here", "[x](http://example.com)", "||x||", "> quoted", "```\nx\n```", "# heading",
     "a\u2028b", "a\u2029b", "a\u0085b", "\u202eevil", "\u2066a\u2069", "\u200bYes",
     "Y\u0435s", "Yes\u200d", "\ufeffYes", "\u00adYes", "\u3164", "\u2800",
-    "\U000e0041\U000e007f",    "\ud800", "a\udfffb", "e\u0301" * 50, "\U0001f469\u200d\U0001f4bb",
+    "\U000e0041\U000e007f",    "\ud800", "a\udfffb", "e\u0301" * 50,
+    "\U0001f469\u200d\U0001f4bb",
     "%s %n {} {0}", "$(id) `id`",
     "../../etc/passwd", "' OR 1=1 --", "\u0627\u0644\u0639\u0631\u0628\u064a\u0629",
 )  # fmt: skip

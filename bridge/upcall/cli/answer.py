@@ -42,7 +42,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall answer`."""
-    made = args.Parser("answer", ABOUT, epilog=EPILOG)
+    made = args.make_parser("answer", ABOUT, EPILOG)
     fill(made)
     return made
 
@@ -99,7 +99,9 @@ def _refused(err: LineError, given: argparse.Namespace, line: HubLine) -> int:
     found_result = result if isinstance(result, dict) else {}
     if given.json:
         screen.document(results.document(found_result) | {"error": err.as_dict()})
-    screen.err(f"upcall: {ended_words(found_result, line)}")
+    # Not ended, but claimed: only the hub knows by whom.
+    words = ended_words(found_result, line) if ended else screen.one_line(err.msg, 300)
+    screen.err(f"upcall: {words}")
     return exits.NO_ANSWER
 
 

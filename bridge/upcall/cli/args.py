@@ -1,60 +1,22 @@
-"""Parsing arguments: errors in our words, durations, text that can be used as it is."""
+"""What was given on the command line: durations, numbers, text that can be used as it is."""
 
 from __future__ import annotations
 
-import argparse
-
-from upcall.cli import screen
-from upcall.cli.errors import Usage, nearest
+from upcall.cli.errors import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, NoReturn
+    from upcall.cli.parsing import Parser as Parser
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_FORM = "write a number with ms, s, m, h or d, also joined, such as 90s, 10m or 1h30m"
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Text as it was written; given a width, the base class imports no more modules."""
+def make_parser(command: str, about: str, epilog: str) -> Parser:
+    """Return an argument parser for *command*; argparse is loaded only now."""
+    from upcall.cli.parsing import Parser
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=min(100, screen.width()) - 2)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that names what is wrong and the nearest option."""
-
-    def __init__(self, command: str = "", about: str = "", **more: Any) -> None:
-        # Subparsers are made by argparse, with a `prog` and `description` of their own.
-        more.setdefault("prog", f"upcall {command}")
-        more.setdefault("description", about)
-        super().__init__(
-            formatter_class=_Formatter,
-            allow_abbrev=False,
-            **more,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        """Raise `Usage` instead of printing and leaving."""
-        raise Usage(message, f"see: {self.prog} --help")
-
-    def read(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Parse *argv*.
-
-        Raises:
-            Usage: it cannot be used.
-        """
-        given, unknown = self.parse_known_args(list(argv))
-        if unknown:
-            word = unknown[0]
-            if word.startswith("-"):
-                name = word.split("=")[0]
-                hint = nearest(name, self._option_string_actions)
-                raise Usage(f"there is no option {name!r}{hint}", f"see: {self.prog} --help")
-            raise Usage(f"{word!r} is one argument too many", f"see: {self.prog} --help")
-        return given
+    return Parser(command, about, epilog=epilog)
 
 
 def seconds(text: str, what: str) -> float:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, asking, exits, results, screen
+from upcall.cli import args, exits, quick, screen
 from upcall.cli.choose import fold
 from upcall.cli.errors import Usage
-from upcall.cli.prompt import Prompt
-from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.line import mint_ask_id
 
 TYPE_CHECKING = False
@@ -14,6 +12,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from typing import Any
+
+    from upcall.cli.asking import Asking
+    from upcall.cli.prompt import Prompt
+    from upcall.cli.signals import EndingSignals
 
 ABOUT = """Ask a question and print the answer: one label a line, or the words.
 
@@ -81,14 +83,14 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall ask`."""
-    made = args.Parser("ask", ABOUT, epilog=EPILOG)
+    made = args.make_parser("ask", ABOUT, EPILOG)
     fill(made)
     return made
 
 
 def run(argv: Sequence[str]) -> int:
     """Run `upcall ask`."""
-    given = parser().read(argv)
+    given = quick.read(argv) or parser().read(argv)
     ask = spec_of(given)
     if given.no_wait:
         return _hand_over(given, ask)
@@ -97,6 +99,10 @@ def run(argv: Sequence[str]) -> int:
 
 def ask_and_show(given: argparse.Namespace, ask: dict[str, Any]) -> int:
     """Ask, wait, write the answer, and return the exit code of `ask`."""
+    # Imported after the arguments were read: `--help` needs none of it.
+    from upcall.cli import results
+    from upcall.cli.signals import EndingSignals, Interrupted
+
     with EndingSignals() as signals:
         try:
             asked, result, here = wait_for_end(given, ask, signals)
@@ -114,24 +120,26 @@ def ask_and_show(given: argparse.Namespace, ask: dict[str, Any]) -> int:
 
 def wait_for_end(
     given: argparse.Namespace, ask: dict[str, Any], signals: EndingSignals
-) -> tuple[asking.Asking | None, dict[str, Any], bool]:
+) -> tuple[Asking | None, dict[str, Any], bool]:
     """Ask, and wait.
 
     Returns:
         Who has to confirm the result (None without a hub), the result, and whether this
         terminal has told it already.
     """
+    from upcall.cli.asking import Asking, NoHub
+
     session = asker(given)
-    asked = asking.Asking(
+    asked = Asking(
         ask,
         session,
         quiet=given.quiet,
         unseen_fails=given.unseen == "fail",
-        prompt=None if given.no_terminal else Prompt.open(),
+        prompt=None if given.no_terminal else _prompt(),
     )
     try:
         result = asked.run(signals)
-    except asking.NoHub as lost:
+    except NoHub as lost:
         screen.err(f"upcall: {screen.visible(lost.error.msg)}")
         if lost.error.recover:
             screen.err(f"        {screen.visible(lost.error.recover)}")
@@ -139,15 +147,28 @@ def wait_for_end(
         return asked, result, asked.answered_here
     from upcall.cli.standalone import ask_alone
 
-    prompt = None if given.no_terminal else Prompt.open()
+    prompt = None if given.no_terminal else _prompt()
     alone, here = ask_alone(ask, session, prompt=prompt, quiet=given.quiet, signals=signals)
     return None, alone, here
 
 
+def _prompt() -> Prompt | None:
+    import os
+
+    if not os.isatty(2):
+        return None
+    from upcall.cli.prompt import Prompt
+
+    return Prompt.open()
+
+
 def _hand_over(given: argparse.Namespace, ask: dict[str, Any]) -> int:
+    from upcall.cli import results
+    from upcall.cli.asking import NoHub, raise_ask
+
     try:
-        line, answer = asking.raise_ask(ask, asker(given), wait=False)
-    except asking.NoHub as lost:
+        line, answer = raise_ask(ask, asker(given), wait=False)
+    except NoHub as lost:
         raise lost.error from lost
     line.close()
     state = answer.get("ask") or {"id": ask["id"]}

@@ -72,6 +72,7 @@ class Asking:
         self._unseen_since: float | None = None
         self._said_at = 0.0
         self._mentioned_loss = False
+        self._is_silent = False
         self.answered_here = False
 
     def run(self, signals: EndingSignals) -> dict[str, Any]:
@@ -126,6 +127,13 @@ class Asking:
         if self._view.get("state") == "closed":
             return
         self._update_seen()
+        if self._prompt is None or self._prompt.take_turn():
+            self._say_where()
+        else:
+            # Another question is on this terminal: nothing is written into it.
+            self._is_silent = True
+
+    def _say_where(self) -> None:
         self._say(where.asked(self._view, self._channels, here=self._prompt is not None))
 
     def _take_state(self, answer: dict[str, Any]) -> None:
@@ -280,9 +288,12 @@ class Asking:
 
     def _draw(self) -> None:
         prompt = self._prompt
-        if prompt is None or prompt.is_shown:
+        if prompt is None or prompt.is_shown or self.answered_here:
             return
         if prompt.is_foreground() and prompt.take_turn():
+            if self._is_silent:
+                self._is_silent = False
+                self._say_where()
             prompt.show(self._view)
 
     def _take_typed(self, prompt: Prompt, line: HubLine) -> dict[str, Any] | None:
@@ -300,11 +311,11 @@ class Asking:
             )
         except LineError as err:
             return self._refused(prompt, err)
+        prompt.is_shown = False
+        self.answered_here = True
         result = taken.get("result")
         if not isinstance(result, dict) or result.get("outcome") == "open":
             return None  # claimed: its end comes as an event
-        prompt.is_shown = False
-        self.answered_here = True
         return result
 
     def _refused(self, prompt: Prompt, err: LineError) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall asks`."""
-    made = args.Parser("asks", ABOUT, epilog=EPILOG)
+    made = args.make_parser("asks", ABOUT, EPILOG)
     fill(made)
     return made
 

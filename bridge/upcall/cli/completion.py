@@ -33,7 +33,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall completion`."""
-    made = args.Parser("completion", ABOUT, epilog=EPILOG)
+    made = args.make_parser("completion", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -34,7 +34,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall config`."""
-    made = args.Parser("config", ABOUT, epilog=EPILOG)
+    made = args.make_parser("config", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -39,7 +39,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall confirm`."""
-    made = args.Parser("confirm", ABOUT, epilog=EPILOG)
+    made = args.make_parser("confirm", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -77,7 +77,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall demo`."""
-    made = args.Parser("demo", ABOUT, epilog=EPILOG)
+    made = args.make_parser("demo", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -58,7 +58,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall doctor`."""
-    made = args.Parser("doctor", ABOUT, epilog=EPILOG)
+    made = args.make_parser("doctor", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -59,7 +59,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall hub`."""
-    made = args.Parser("hub", ABOUT, epilog=EPILOG)
+    made = args.make_parser("hub", ABOUT, EPILOG)
     fill(made)
     return made
 
@@ -157,11 +157,18 @@ def _is_up(hub: dict[str, Any]) -> bool:
 
 def _reload(*, as_json: bool) -> int:
     with HubLine.connect("control") as line:
-        line.request("reload")
+        answer = line.request("reload")
+    told = {name: value for name, value in answer.items() if name not in {"id", "ok"}}
     if as_json:
-        screen.document({"reloaded": True})
+        screen.document(told)
+        return exits.OK
+    for problem in told.get("problems") or []:
+        screen.err(f"upcall: {screen.one_line(str(problem.get('msg')), 300)}")
+    changed = [screen.one_line(str(name), 60) for name in told.get("changed") or []]
+    if changed:
+        screen.out(f"changed: {', '.join(changed)}; to apply it: upcall hub restart")
     else:
-        screen.out("reloaded")
+        screen.out("nothing has changed")
     return exits.OK
 
 

@@ -49,7 +49,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall inbox`."""
-    made = args.Parser("inbox", ABOUT, epilog=EPILOG)
+    made = args.make_parser("inbox", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -36,7 +36,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall notify`."""
-    made = args.Parser("notify", ABOUT, epilog=EPILOG)
+    made = args.make_parser("notify", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -34,7 +34,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall roots`."""
-    made = args.Parser("roots", ABOUT, epilog=EPILOG)
+    made = args.make_parser("roots", ABOUT, EPILOG)
     fill(made)
     return made
 

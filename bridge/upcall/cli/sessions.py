@@ -29,7 +29,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall sessions`."""
-    made = args.Parser("sessions", ABOUT, epilog=EPILOG)
+    made = args.make_parser("sessions", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -40,7 +40,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall wait`."""
-    made = args.Parser("wait", ABOUT, epilog=EPILOG)
+    made = args.make_parser("wait", ABOUT, EPILOG)
     fill(made)
     return made
 

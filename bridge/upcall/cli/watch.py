@@ -57,7 +57,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> args.Parser:
     """Return the parser of `upcall watch`."""
-    made = args.Parser("watch", ABOUT, epilog=EPILOG)
+    made = args.make_parser("watch", ABOUT, EPILOG)
     fill(made)
     return made
 

@@ -103,7 +103,9 @@ class Ledger:
             channel=claim.channel,
             declined=claim.declined,
         )
-        self._outbox.redraw(step, row)
+        if not row.handed_over:
+            # Of a handed-over ask the end is decided in this same step.
+            self._outbox.redraw(step, row)
         step.change()
         return row
 

@@ -78,7 +78,7 @@ class Sessions:
         live = self._state.live.get(event.session_id)
         if live is None:
             return
-        if PARALLEL in live.capabilities:
+        if PARALLEL in live.capabilities and live.syncing:
             self._end_unpresented(step, event.session_id, live)
         self._outbox.lanes.wake_target(step, event.session_id)
 

@@ -230,7 +230,9 @@ class HubState:
         """Let a re-run with *key* find *ask_id*; what is over is forgotten some day."""
         self.keys[key] = ask_id
         self.keys.move_to_end(key)
-        if len(self.keys) > KEYS_KEPT:
+        looks = 8
+        while len(self.keys) > KEYS_KEPT and looks:
+            looks -= 1
             oldest, of_oldest = self.keys.popitem(last=False)
             if of_oldest in self.asks:
                 self.keys[oldest] = of_oldest

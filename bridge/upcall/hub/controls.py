@@ -1,6 +1,5 @@
 """What clients of the control socket can have done: answer, list, look, configure, stop."""
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -10,7 +9,7 @@ import msgspec
 from upcall.clock import Clock
 from upcall.core.kernel import Kernel
 from upcall.core.ledger import plain, result_of
-from upcall.core.render import late_words
+from upcall.core.render import late_code, late_words
 from upcall.hub.store.db import Store
 from upcall.hub.view import with_sessions
 from upcall.model.errors import HubError, UpcallError, UsageError
@@ -151,7 +150,7 @@ class Controls:
         if row.state == "closed" and self._hub.kernel.find(row.ask_id) is None:
             now_ms = self._hub.clock.wall_ms()
             raise ControlRefused(
-                "already_answered",
+                late_code(row),
                 late_words(row, now_ms),
                 result=plain(result_of(row, now_ms)),
             )
@@ -161,7 +160,8 @@ class Controls:
         except TimeoutError:
             now = self._hub.kernel.find(row.ask_id) or row
             result = plain(result_of(now, self._hub.clock.wall_ms()))
-            result["reason"] = "claimed, waiting for the program"
+            if now.state != "closed":
+                result["reason"] = "claimed, waiting for the program"
             return {"result": result}
         result = None if receipt.result is None else plain(receipt.result)
         if not receipt.ok:
@@ -217,22 +217,19 @@ class Screens:
     def __init__(self, send: Callable[[int, str, dict[str, Any]], None]) -> None:
         self._send = send
         self._screens: set[int] = set()
-        self.changed = asyncio.Event()
 
     def add(self, waiter: int) -> None:
         """A screen was opened."""
         self._screens.add(waiter)
-        self.changed.set()
 
     def remove(self, waiter: int) -> None:
         """A screen was closed."""
         self._screens.discard(waiter)
-        self.changed.set()
 
     def show(self, body: bytes) -> int:
         """Hand a lowered card to every screen; return how many there are."""
         card = msgspec.json.decode(body) if self._screens else None
-        for waiter in self._screens:
+        for waiter in tuple(self._screens):
             self._send(waiter, "card", {"card": card})
         return len(self._screens)
 
@@ -242,5 +239,5 @@ class Screens:
 
     def tell(self, event: str, fields: dict[str, Any]) -> None:
         """Say *event* to every screen."""
-        for waiter in self._screens:
+        for waiter in tuple(self._screens):
             self._send(waiter, event, fields)

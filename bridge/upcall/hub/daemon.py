@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from upcall.clock import SystemClock, boot_id
+from upcall.clock import LocalZone, SystemClock, boot_id
 from upcall.config import Config, load, parse
 from upcall.core.kernel import Kernel
 from upcall.core.redact import mask
@@ -24,7 +24,7 @@ from upcall.hub import hub_json
 from upcall.hub.hub import Hub
 from upcall.hub.lock import HubLock
 from upcall.hub.peer import login_name
-from upcall.hub.plugins import Loaded, load_channels
+from upcall.hub.plugins import Loaded, load_channels, safe_lower
 from upcall.hub.store.db import Store
 from upcall.log import Scrubber, open_log
 from upcall.model.errors import ConfigInvalid, HubError, UpcallError
@@ -102,7 +102,7 @@ def _serve(
     log: structlog.typing.FilteringBoundLogger,
 ) -> int:
     _raise_descriptor_limit()
-    kernel = Kernel.load(kernel_settings(config, loaded), store.snapshot())
+    kernel = Kernel.load(kernel_settings(config, loaded, log), store.snapshot())
     hub = Hub(
         kernel=kernel,
         store=store,
@@ -141,14 +141,19 @@ async def _until_stopped(hub: Hub) -> None:
     await hub.run()
 
 
-def kernel_settings(config: Config, loaded: Sequence[Loaded]) -> KernelSettings:
+def kernel_settings(
+    config: Config,
+    loaded: Sequence[Loaded],
+    log: structlog.typing.FilteringBoundLogger,
+) -> KernelSettings:
     """Return what configuration and machine give the kernel."""
     return KernelSettings(
         operator=login_name(os.getuid()) or str(os.getuid()),
         machine=config.hub.machine_name or socket.gethostname(),
         boot_id=boot_id(),
         channels=tuple(
-            ChannelInfo(one.name, one.spec.capabilities, one.spec.lower) for one in loaded
+            ChannelInfo(one.name, one.spec.capabilities, safe_lower(one.spec, log))
+            for one in loaded
         ),
         operators={
             (channel, identity): name
@@ -157,6 +162,7 @@ def kernel_settings(config: Config, loaded: Sequence[Loaded]) -> KernelSettings:
         },
         local_answers=config.policy.local_answers,
         allow_direct_clients=config.hub.allow_direct_clients,
+        zone=LocalZone(),
     )
 
 

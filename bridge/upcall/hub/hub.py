@@ -10,7 +10,7 @@ import structlog
 
 import upcall
 from upcall.clock import Clock
-from upcall.config import Config, load
+from upcall.config import Config, changed_tables, load
 from upcall.core.kernel import Kernel
 from upcall.core.ledger import plain
 from upcall.hub.channels import Channels
@@ -21,7 +21,7 @@ from upcall.hub.inbox import Receipts
 from upcall.hub.links import Links
 from upcall.hub.lock import HubLock
 from upcall.hub.loop import HubLoop
-from upcall.hub.plugins import Loaded
+from upcall.hub.plugins import Loaded, check_channels
 from upcall.hub.presence import Presence
 from upcall.hub.processes import Processes
 from upcall.hub.runtime import RuntimeFolder
@@ -42,7 +42,7 @@ from upcall.model.effects import (
     Unhost,
     WatchProcess,
 )
-from upcall.model.errors import UsageError
+from upcall.model.errors import ConfigInvalid, UsageError
 from upcall.model.events import (
     Asker,
     AskerDied,
@@ -100,7 +100,6 @@ class Hub:
         self._config = config
         self._problems = problems
         self._loaded = loaded
-        self._lock = lock
         self._log = log
         self._started_ms = clock.wall_ms()
         self._stop = asyncio.Event()
@@ -182,6 +181,7 @@ class Hub:
     def unwatch(self, waiter: int) -> None:
         """A screen was closed."""
         self._screens.remove(waiter)
+        self._changes.bump()
 
     def asks_of(self, session_id: SessionId) -> Sequence[ActionNeeded]:
         """Return a hosted session's open asks, oldest first."""
@@ -253,14 +253,26 @@ class Hub:
         }
 
     async def reload(self) -> dict[str, Any]:
-        """Read the configuration again; what only a restart can change is said."""
-        config = await asyncio.to_thread(load)
-        changed = [
-            name
-            for name in ("hub", "channels", "operators", "policy", "redaction")
-            if getattr(config, name) != getattr(self._config, name)
-        ]
-        return {"changed": changed, "restart_needed": bool(changed)}
+        """Read the configuration again; say what is new there, which only a restart takes up.
+
+        Raises:
+            ConfigInvalid: the file cannot be used; the message names file, line and key.
+        """
+        try:
+            config = await asyncio.to_thread(load)
+        except ConfigInvalid as exc:
+            msg = f"{exc.msg}; the former configuration stays in force"
+            raise ConfigInvalid(msg, code=exc.code, recover=exc.recover) from exc
+        except OSError as exc:
+            msg = f"the configuration cannot be read: {exc.strerror}; the former stays in force"
+            raise ConfigInvalid(msg) from exc
+        problems = await asyncio.to_thread(check_channels, config)
+        changed = changed_tables(self._config, config)
+        return {
+            "changed": changed,
+            "restart_needed": bool(changed),
+            "problems": [plain(problem) for problem in problems],
+        }
 
     def ask_to_stop(self, reason: str) -> None:
         """End the hub when nothing is on its way."""
@@ -338,7 +350,6 @@ class Hub:
             paths.ensure_private_dir, paths.sessions_dir(self._runtime.path)
         )
         tasks.create_task(self.loop.run(self), name="loop")
-        views = {}
         for loaded in self._loaded:
             view = HubView(
                 loaded.name,
@@ -350,13 +361,12 @@ class Hub:
                 self.clock.wall_ms,
             )
             await view.load()
-            views[loaded.name] = view
             self._channels.open(loaded, view)
         self.submit(Resumed(at=self.moment()))
         tasks.create_task(self._hosting.run(), name="hosting")
         tasks.create_task(self._processes.run(), name="processes")
-        for name, view in views.items():
-            tasks.create_task(self._channels.run(name, view), name=f"channel-{name}")
+        for name in [loaded.name for loaded in self._loaded]:
+            tasks.create_task(self._channels.run(name), name=f"channel-{name}")
         for row in self.kernel.session_rows():
             if row.kind != "hosted":
                 self._links.expect(row.session_id, row.pid, row.pid_start)
@@ -377,6 +387,9 @@ class Hub:
         self._workers.stop()
         try:
             async with self.clock.timeout(STOP_WITHIN_S):
+                await self.loop.settled()
+                # What was sent already would otherwise be uncertain for the next life.
+                await self._workers.finish()
                 await self.loop.settled()
         except TimeoutError:
             self._log.warning("stopped_with_work_left")

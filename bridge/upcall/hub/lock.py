@@ -90,9 +90,13 @@ class HubLock:
             os.pwrite(
                 fd, f"{os.getpid()}\n{self._state}\n".encode("utf-8", "surrogateescape"), 0
             )
-        except BaseException:
+        except OSError as error:
             os.close(fd)
-            raise
+            raise HubError(
+                f"the lock file {visible(path)} cannot be written: {error.strerror}",
+                code="lock_unwritable",
+                recover="make room on that disk",
+            ) from error
         self._held[path] = fd
 
 

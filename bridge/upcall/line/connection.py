@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+# The C module behind `socket`, which would bring `selectors` and `enum` along.
+import _socket as sockets
 import json
 import os
 import select
-import socket as sockets
 import struct
 import sys
 import time
@@ -157,6 +158,9 @@ class HubLine:
         number = self._last_id
         self._send({"id": number, "op": op, **fields}, until)
         while number not in self._answers:
+            if None in self._answers:
+                # The hub could not read the number of what it refuses; it is this request.
+                return self._answers.pop(None)
             if not self._read(until):
                 raise LineError("hub_silent", f"the hub did not answer to {op!r} in time")
         return self._answers.pop(number)

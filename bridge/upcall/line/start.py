@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import time
@@ -241,6 +240,8 @@ class _Lock:
         self._fd = -1
 
     def __enter__(self) -> None:
+        import fcntl
+
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self._path, flags, 0o600)
         try:

@@ -245,7 +245,7 @@ def _both(old: dict[str, Any], new: dict[str, Any], name: str) -> tuple[Any, Any
 
 def _read(where: str) -> bytes:
     fd = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
+    try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             raise ConfigInvalid(f"{visible(where)}: not a regular file")
@@ -254,7 +254,10 @@ def _read(where: str) -> bytes:
                 f"{visible(where)}: writable by others, or not yours; it is not read",
                 recover=f"chmod go-w {visible(where)}",
             )
-        data = file.read(MAX_CONFIG_BYTES + 1)
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigInvalid(f"{visible(where)}: over {MAX_CONFIG_BYTES} bytes")
     return data

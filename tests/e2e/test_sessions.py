@@ -46,6 +46,8 @@ def the_ask(home: Home, session_id: str, question: str | None = None) -> Json:
 
     found = eventually(look, what=f"one open ask of {session_id}: {question}")
     assert found is not None
+    stored = "SELECT 1 FROM ask WHERE public_id = ?"
+    eventually(lambda: home.rows(stored, found["id"]), what="the ask is in the store")
     return found
 
 

@@ -18,6 +18,7 @@ from upcall.cli.inbox import forward_line, is_remote
 from upcall.cli.prompt import Prompt
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.cli.standalone import wire_answer
+from upcall.clock import SystemClock
 from upcall.core.asks import InvalidAnswer
 from upcall.line import LineError, ensure_hub, mint_ask_id
 from upcall.model.errors import NoAnswer
@@ -302,7 +303,7 @@ class _Demo:
                 if self._shown is None and self._open and prompt.take_turn():
                     self._shown, ask = next(iter(self._open.items()))
                     prompt.show({"free_text": not ask["options"], **ask})
-                await asyncio.sleep(_LOOK_EVERY_S)
+                await SystemClock().sleep(_LOOK_EVERY_S)
         finally:
             loop.remove_reader(prompt.fileno())
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from upcall.cli import choose, results, screen, waiting
 from upcall.cli.signals import EndingSignals, Interrupted
+from upcall.clock import SystemClock
 from upcall.core.asks import InvalidAnswer
 from upcall.model.errors import NoAnswer
 from upcall.model.frames import Choice
@@ -125,7 +126,7 @@ class _Alone:
                 if prompt is not None and self._may_show(prompt):
                     prompt.show(self._ask | {"recommended": self._recommended()})
                     loop.add_reader(prompt.fileno(), self._take_typed, session, prompt)
-                await asyncio.sleep(_LOOK_EVERY_S)
+                await SystemClock().sleep(_LOOK_EVERY_S)
         finally:
             if prompt is not None:
                 loop.remove_reader(prompt.fileno())

@@ -1,1 +1,1 @@
-"""."""
+"""The side of a program that asks: its endpoint, its record, and clients of any endpoint."""

@@ -143,7 +143,7 @@ class Session:
                 f"title: has {len(title)} characters; the limit is {limits.MAX_TITLE_CHARS}"
             )
         random_id = new_hosted_session_id(os.urandom(ASK_ID_BYTES))
-        self.session_id = session_id or random_id
+        self.session_id: str = session_id or random_id
         self.hub_error: UpcallError | None = None
         self.verbosity: str | None = None
         self.redact: bool | None = None

@@ -6,12 +6,13 @@ import random
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
-from fakes.home import Done, Home, Json, Line, ended
+from fakes.home import Done, Home, Json, Line, ended, eventually
 
 QUESTION = ("Deploy?", "-o", "yes", "-o", "no")
 SPEC: Json = {"question": "Deploy?", "options": ["yes", "no"], "free_text": False}
@@ -157,12 +158,23 @@ def test_a_key_finds_its_ask_and_its_answer_across_kills(home: Home) -> None:
     assert third.json["answer"]["labels"] == ["yes"]
 
 
-def test_a_deadline_runs_on_while_no_hub_lives(home: Home) -> None:
-    ask_id = home.hand_over(*QUESTION, "--timeout", "1s", "--default", "no")
+def test_a_deadline_does_not_begin_anew_with_the_next_hub(home: Home) -> None:
+    ask_id = home.hand_over(*QUESTION, "--timeout", "3s", "--default", "no")
     home.kill_hub()
     done = home.run("wait", ask_id, "--json")
-    assert (done.code, done.json["outcome"]) == (0, "timed_out")
+    assert (done.code, done.json["outcome"]) == (0, "timed_out"), done
     assert done.json["answer"]["labels"] == ["no"]
+    assert 2.9 < done.json["waited_s"] < 4.5
+    check_outcome(home, ask_id, "timed_out")
+
+
+def test_a_deadline_that_came_while_no_hub_lived_is_over_at_once(home: Home) -> None:
+    ask_id = home.hand_over(*QUESTION, "--timeout", "500ms")
+    home.kill_hub()
+    ((deadline_ms,),) = home.rows("SELECT deadline_ms FROM ask WHERE public_id = ?", ask_id)
+    eventually(lambda: time.time() * 1000 > deadline_ms)
+    done = home.run("wait", ask_id, "--json")
+    assert (done.code, done.json["outcome"]) == (4, "timed_out"), done
     check_outcome(home, ask_id, "timed_out")
 
 
@@ -238,7 +250,10 @@ class RawAsker:
             self.home.kill_hub()
 
 
-@pytest.mark.parametrize("kill_after", range(1, 10))
+@pytest.mark.parametrize(
+    "kill_after",
+    [*range(3, 8), *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 8, 9))],
+)
 def test_the_hub_killed_after_each_line_of_a_conversation(home: Home, kill_after: int) -> None:
     asker = RawAsker(home, kill_after)
     assert asker.run(), "the conversation is shorter than that"
@@ -294,7 +309,7 @@ def kill_at_random(home: Home, chance: random.Random, over: threading.Event) -> 
     """Kill hubs at random moments, at most three, until *over*; return how many."""
     kills = 0
     for _ in range(chance.randrange(1, 4)):
-        if over.wait(chance.random() ** 2 * 0.8):
+        if over.wait(chance.uniform(0, 0.2)):
             break
         pid = home.hub_pid()
         if pid is not None:
@@ -334,7 +349,7 @@ def test_hubs_killed_at_random_moments(home: Home) -> None:
 @pytest.mark.timeout(600)
 def test_hubs_killed_at_random_moments_forty_times(home: Home) -> None:
     kills = sum(random_run(home, seed) for seed in range(100, 140))
-    assert kills > 20
+    assert kills >= 15
 
 
 @pytest.mark.long

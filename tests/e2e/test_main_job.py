@@ -222,6 +222,17 @@ def test_an_answer_that_comes_late_says_what_won_by_whom_where_and_when(home: Ho
     assert again.json["answer"]["labels"] == ["Yes"]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_an_ask_that_nobody_can_see_fails_after_a_minute_if_wanted(home: Home) -> None:
+    asking = home.start("ask", "Anybody?", "-o", "yes", "--unseen", "fail")
+    ask_id = asking.asked()
+    done = asking.end(90)
+    assert done.code == 1, done
+    assert "upcall inbox" in done.err
+    assert home.until_ask(ask_id, state="closed")["outcome"] == "cancelled"
+
+
 # --- handing over and collecting -------------------------------------------------------------
 
 

@@ -95,20 +95,25 @@ class Running:
     Args:
         argv: the command.
         terminal: our end of its controlling terminal, which hangs up when it is closed.
-        options: of `subprocess.Popen`.
+        options: of `subprocess.Popen`; standard error is what is read as `err`, and where
+            that is the terminal, all that appears on it.
     """
 
     def __init__(self, argv: Sequence[Any], *, terminal: int = -1, **options: Any) -> None:
         self._terminal = terminal
-        self.process = subprocess.Popen(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-        )
+        options.setdefault("stderr", subprocess.PIPE)
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, **options)
         self._written: dict[str, list[bytes]] = {"out": [], "err": []}
         self._changed = threading.Condition()
-        streams = {"out": self.process.stdout, "err": self.process.stderr}
+        assert self.process.stdout is not None
+        error = self.process.stderr
+        streams = {
+            "out": self.process.stdout.fileno(),
+            "err": terminal if error is None else error.fileno(),
+        }
         self._readers = [
-            threading.Thread(target=self._read, args=(name, stream), daemon=True)
-            for name, stream in streams.items()
+            threading.Thread(target=self._read, args=(name, descriptor), daemon=True)
+            for name, descriptor in streams.items()
         ]
         for reader in self._readers:
             reader.start()
@@ -180,11 +185,17 @@ class Running:
             os.close(self._terminal)
             self._terminal = -1
 
-    def _read(self, name: str, stream: Any) -> None:
-        while chunk := os.read(stream.fileno(), 65536):
-            with self._changed:
-                self._written[name].append(chunk)
-                self._changed.notify_all()
+    def type(self, text: str) -> None:
+        """Type on the terminal."""
+        os.write(self._terminal, text.encode())
+
+    def _read(self, name: str, descriptor: int) -> None:
+        # A terminal that nobody else holds any more is EIO.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(descriptor, 65536):
+                with self._changed:
+                    self._written[name].append(chunk)
+                    self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
 
@@ -381,6 +392,7 @@ class Home:
         cwd: str | None = None,
         before: Callable[[], None] | None = None,
         pass_fds: Sequence[int] = (),
+        on_terminal: bool = False,
     ) -> Running:
         """Start `upcall ARGS`; *before* runs in the child."""
         return self.start_program(
@@ -391,6 +403,7 @@ class Home:
             cwd=cwd,
             before=before,
             pass_fds=pass_fds,
+            on_terminal=on_terminal,
         )
 
     def start_python(self, source: str, *args: str) -> Running:
@@ -407,8 +420,15 @@ class Home:
         cwd: str | None = None,
         before: Callable[[], None] | None = None,
         pass_fds: Sequence[int] = (),
+        on_terminal: bool = False,
     ) -> Running:
-        """Start any program in this home's environment."""
+        """Start any program in this home's environment.
+
+        With *terminal* it has a controlling terminal, and with *on_terminal* its standard
+        input and error are that terminal, as in `x=$(program)` in a shell.
+        """
+        terminal = terminal or on_terminal
+        stdin_is = subprocess.PIPE if stdin else subprocess.DEVNULL
         master, slave = pty.openpty() if terminal else (-1, -1)
 
         def prepare() -> None:
@@ -421,7 +441,8 @@ class Home:
             running = Running(
                 argv,
                 terminal=master,
-                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdin=slave if on_terminal else stdin_is,
+                stderr=slave if on_terminal else subprocess.PIPE,
                 env={**self.env, **(env or {})},
                 cwd=cwd or self.path,
                 start_new_session=True,

@@ -345,6 +345,9 @@ class WholeHub:
 
     async def crash(self) -> None:
         """End at once, as far as a task can."""
+        # A process that dies closes its sockets; a task that is cancelled amid opening one
+        # would leave it to the garbage collector.
+        await self.hub._hosting.settled()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         await self.close()

@@ -341,13 +341,17 @@ class Rig:
             session,
         )
 
-    def resolved(self, action: str = "q1", **fields: Any) -> Decision:
+    def resolved(
+        self, action: str = "q1", *, session: SessionId = HOME, **fields: Any
+    ) -> Decision:
         """Let a session say how an ask ended."""
-        return self.frame(frames.ActionResolved(id=ActionId(action), **fields))
+        return self.frame(frames.ActionResolved(id=ActionId(action), **fields), session)
 
-    def rejected(self, reason: str, action: str = "q1") -> Decision:
+    def rejected(
+        self, reason: str, action: str = "q1", *, session: SessionId = HOME
+    ) -> Decision:
         """Let a session refuse our reply."""
-        return self.frame(frames.ReplyRejected(id=ActionId(action), reason=reason))
+        return self.frame(frames.ReplyRejected(id=ActionId(action), reason=reason), session)
 
     # --- people ----------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The control socket's operations: answering by name, listing, and what is refused."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +25,12 @@ pytestmark = pytest.mark.asyncio
 
 LOCAL = Who(identity="1000", name="ada", detail="pid 12, bash, pts/3", local=True, tty="pts/3")
 PICK = AskSpec(question="Which?", options=("red", "green", "blue"), free_text=False)
+
+
+def as_sent(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return *fields* as a client reads them."""
+    read: dict[str, Any] = json.loads(json.dumps(fields))
+    return read
 
 
 class Inbox:
@@ -83,12 +90,12 @@ class Desk(Heart):
 
     async def answer(self, ask: str, *values: str, **request: Any) -> dict[str, Any]:
         found = await self.do("answer", ask=ask, values=list(values), **request)
-        result: dict[str, Any] = found["result"]
-        return result
+        return as_sent(found["result"])
 
     async def refused(self, ask: str, *values: str, **request: Any) -> ControlRefused:
         with pytest.raises(ControlRefused) as caught:
             await self.answer(ask, *values, **request)
+        caught.value.extra = as_sent(caught.value.extra)
         return caught.value
 
     async def asked(self, number: int = 1, spec: AskSpec = PICK, **fields: Any) -> None:

@@ -153,7 +153,7 @@ def test_without_the_keyring_package_the_remedy_is_named(
 def test_a_keyring_is_asked_by_service_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {("upcall", "chat"): VALUE}
     fake = SimpleNamespace(get_password=lambda service, user: kept.get((service, user)))
-    monkeypatch.setitem(sys.modules, "keyring", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "keyring", fake)
     found = read_secret("channels.chat.token", {"keyring": "upcall/chat"})
     assert found.reveal() == VALUE
     assert "upcall/other" in refused({"keyring": "upcall/other"}).msg
@@ -166,7 +166,7 @@ def test_a_keyring_that_fails_does_not_tell_what_it_said(
         raise RuntimeError(VALUE)
 
     fake = SimpleNamespace(get_password=fail)
-    monkeypatch.setitem(sys.modules, "keyring", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "keyring", fake)
     assert "RuntimeError" in refused({"keyring": "upcall/chat"}).msg
 
 

@@ -122,19 +122,24 @@ class Askers:
 
     def gone(self, step: Step, event: WaiterGone) -> None:
         """Connections ended. An asker whose connection ended has ended, or gave up."""
-        self._left(step, event.waiters)
+        for waiter in event.waiters:
+            left = self._state.drop_waiter(waiter)
+            if left is not None and left[1]:
+                self._asker_left(step, self._state.asks[left[0]])
 
     def died(self, step: Step, event: AskerDied) -> None:
         """A process that asked has ended; so have those of its asks that nobody else wants.
 
-        Its connection may live on in a child that inherited it.
+        Its connection may live on in a child that inherited it, which is told the end.
         """
         process = (event.pid, event.start)
-        self._left(step, tuple(self._state.waiters_of.get(process, ())))
+        for ask_id in self._state.detach(process):
+            row = self._state.asks.get(ask_id)
+            if row is not None:
+                self._asker_left(step, row)
         for session_id in list(self._state.hosted.get(process, {}).values()):
             for row in self._state.asks_of(session_id):
-                if not self._ledger.attached(row.ask_id):
-                    self._asker_gone(step, row)
+                self._asker_left(step, row)
 
     def resume(self, step: Step) -> None:
         """At start: open the endpoints again and see which askers still live."""
@@ -153,8 +158,7 @@ class Askers:
     def unseen(self, step: Step, session_id: SessionId) -> None:
         """An asker whose process the kernel cannot name did not come back after a restart."""
         for row in self._state.asks_of(session_id):
-            if not self._ledger.attached(row.ask_id):
-                self._asker_gone(step, row)
+            self._asker_left(step, row)
 
     def claimed(self, step: Step, row: AskRow) -> AskRow:
         """An answer to a hosted ask was claimed: hand it to the asker, or close at once."""
@@ -306,18 +310,8 @@ class Askers:
             return f"p:{self._state.settings.machine}:{asker.parent}"
         return ""
 
-    def _left(self, step: Step, waiters: tuple[int, ...]) -> None:
-        for waiter in waiters:
-            left = self._state.drop_waiter(waiter)
-            if left is None:
-                continue
-            ask_id, was_asker = left
-            row = self._state.asks[ask_id]
-            if was_asker and not self._ledger.attached(ask_id):
-                self._asker_gone(step, row)
-
-    def _asker_gone(self, step: Step, row: AskRow) -> None:
-        if row.handed_over:
+    def _asker_left(self, step: Step, row: AskRow) -> None:
+        if row.handed_over or self._ledger.attached(row.ask_id):
             return
         if row.key is not None:
             # A run again with the same key finds this ask and its answer.

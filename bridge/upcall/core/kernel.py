@@ -152,7 +152,7 @@ class Kernel:
                 self._root_changed(step, event)
             case Due():
                 self._due(step, event.at)
-            case Resumed():
+            case Resumed():  # pragma: no branch - there is no other
                 self._resume(step, event.at)
         self._prune_timers()
         return step.decision

@@ -105,12 +105,11 @@ class Lanes:
             return None
         newly_shown = None
         if row.kind == "post" and row.ask_id is not None and event.ref is not None:
-            shown = self._state.cards.get(row.ask_id, {}).get(row.target)
-            if shown is not None:
-                shown = replaced(shown, ref=event.ref)
-                self._state.cards[row.ask_id][row.target] = shown
-                step.write(shown)
-                newly_shown = row.ask_id
+            # A card is known as long as anything about it is on its way.
+            cards = self._state.cards[row.ask_id]
+            cards[row.target] = replaced(cards[row.target], ref=event.ref)
+            step.write(cards[row.target])
+            newly_shown = row.ask_id
         self._finish(step, replaced(row, state="done", ref=event.ref or row.ref))
         self.wake(step, row)
         return newly_shown

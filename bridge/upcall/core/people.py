@@ -63,7 +63,7 @@ class People:
             case LoginKept():
                 step.write(SaveLogin(event.channel, inbound))
                 self._acknowledge(step, event, Receipt(ok=True))
-            case Answered() | Pressed() | Texted():
+            case Answered() | Pressed() | Texted():  # pragma: no branch - there is no other
                 self._once(step, event, inbound)
 
     def replied(self, step: Step, event: HostedReply) -> None:
@@ -158,7 +158,7 @@ class People:
                 receipt = self._answered(step, event, inbound)
             case Pressed():
                 receipt = self._pressed(step, event, inbound)
-            case Texted():
+            case Texted():  # pragma: no branch - there is no other
                 receipt = self._texted(step, event, inbound)
         if receipt is not None:
             if receipt.ok:

@@ -203,8 +203,8 @@ class HubState:
     def leave_process(self, session: SessionRow) -> None:
         """Forget that the session's asker is its asker."""
         process = (session.asker_pid, session.asker_start)
-        of_process = self.hosted.get(process)
-        if of_process and of_process.get(session.conversation) == session.session_id:
+        of_process = self.hosted.get(process, {})
+        if of_process.get(session.conversation) == session.session_id:
             del of_process[session.conversation]
             if not of_process:
                 del self.hosted[process]
@@ -217,10 +217,8 @@ class HubState:
         self.ended[session.session_id] = session
         while len(self.ended) > ENDED_KEPT:
             self.ended.popitem(last=False)
-        others = self.living.get(session.conversation)
-        if others is None:
-            return False
-        others.pop(session.session_id, None)
+        others = self.living[session.conversation]
+        del others[session.session_id]
         if others:
             return False
         del self.living[session.conversation]
@@ -264,6 +262,16 @@ class HubState:
         if not of_ask:
             del self.waiters[ask_id]
         return ask_id, attached
+
+    def detach(self, process: Process) -> list[AskId]:
+        """Take a process' waiters for askers no longer; return the asks they waited for."""
+        asks = []
+        for waiter in self.waiters_of.pop(process, ()):
+            del self.process_of[waiter]
+            ask_id = self.waiting_for[waiter]
+            self.waiters[ask_id][waiter] = False
+            asks.append(ask_id)
+        return asks
 
     def is_posting(self, ask_id: AskId, channel: str) -> bool:
         """Tell whether a card of the ask has still to arrive on the channel."""

@@ -40,7 +40,11 @@ class Hub(Protocol):
 
     kernel: Kernel
     store: Store
-    clock: Clock
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        ...
 
     async def put(self, channel: str, inbound: Inbound) -> Receipt:
         """Return what became of a person's act, after its commit."""

@@ -10,14 +10,17 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 from dataclasses import dataclass
 from typing import Final
 
 from upcall.model.errors import HubError
 from upcall.model.text import visible
-from upcall_discovery import paths
+from upcall_discovery import liveness, paths
 
 _LOCK_NAME: Final = "hub.lock"
+_OWNER_LOOKS: Final = 25
+_OWNER_PAUSE_S: Final = 0.02
 _MAX_OWNER_BYTES: Final = 8192
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -164,8 +167,19 @@ def _same_file(fd: int, path: str) -> bool:
     return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
 
+def _living_owner(folder: str) -> LockOwner:
+    """Return who holds the lock, giving a hub that just took it time to write its name."""
+    pause = threading.Event()
+    for _ in range(_OWNER_LOOKS):
+        owner = owner_of(folder)
+        if owner.pid is not None and liveness.identify(owner.pid) is not None:
+            return owner
+        pause.wait(_OWNER_PAUSE_S)
+    return owner_of(folder)
+
+
 def _taken(folder: str) -> HubError:
-    owner = owner_of(folder)
+    owner = _living_owner(folder)
     who = "another process" if owner.pid is None else f"process {owner.pid}"
     whose = "" if owner.state is None else f" for the state folder {visible(owner.state)}"
     return HubError(

@@ -394,6 +394,7 @@ def test_a_dead_process_ends_its_asks_although_its_connection_lives_on() -> None
     rig.do(AskerDied(at=rig.now, pid=100, start="s100"))
     states = {number: rig.row(number) for number in (1, 2, 3, 4)}
     assert [row.state for row in states.values() if row] == ["closed", "open", "open", "open"]
+    assert rig.told(waiter)[0]["result"]["outcome"] == "unreachable"
     rig.do(WaiterGone(at=rig.now, waiters=(waiter,)))
 
 
@@ -671,3 +672,51 @@ def test_everybody_who_waits_hears_where_the_question_is() -> None:
         ("delivered", 2),
         ("down", 0),
     ]
+
+
+def test_a_dead_process_does_not_end_what_another_one_still_waits_for() -> None:
+    rig = Rig()
+    rig.ask(1, who=asker(100))
+    rig.ask(1, who=asker(200))
+    rig.do(AskerDied(at=rig.now, pid=100, start="s100"))
+    assert rig.only().state == "open"
+    rig.do(AskerDied(at=rig.now, pid=200, start="s200"))
+    assert rig.only().outcome == "unreachable"
+
+
+def test_the_kernel_tells_what_it_holds() -> None:
+    rig = Rig()
+    rig.ask()
+    kernel = rig.kernel
+    assert (kernel.machine, kernel.operator) == ("box", "grace")
+    (row,) = kernel.session_rows()
+    assert kernel.session(row.session_id) == row
+    assert kernel.session("nobody") is None
+    assert [one.state for one in kernel.channels()] == ["delivered"]
+    assert [one.state for one in kernel.channels(ask_id(1))] == ["sending"]
+    rig.do(CancelAsked(at=rig.now, waiter=9, ask_id=ask_id(1)))
+    ended = kernel.session(row.session_id)
+    assert ended is not None
+    view = kernel.view(rig.only())
+    assert (view.session.state, view.outcome) == ("gone", "cancelled")
+    old = replaced(rig.only(), session_id="long-gone")
+    assert kernel.view(old).session.session_id == "gone"
+    assert kernel.view(old, row).session.session_id == row.session_id
+
+
+def test_a_process_that_waited_twice_dies_once() -> None:
+    rig = Rig()
+    waiters = [rig.ask(), rig.ask()]
+    rig.do(AskerDied(at=rig.now, pid=100, start="s100"))
+    assert rig.only().outcome == "unreachable"
+    assert [len(rig.told(waiter)) for waiter in waiters] == [1, 1]
+
+
+def test_a_process_with_two_named_sessions_ends_them_one_by_one() -> None:
+    rig = Rig()
+    rig.ask(1, who=asker(100, name="one"))
+    rig.ask(2, who=asker(100, name="two"))
+    rig.do(CancelAsked(at=rig.now, waiter=9, ask_id=ask_id(1)))
+    assert [view.conversation for view in rig.kernel.sessions()] == ["n:two"]
+    rig.do(AskerDied(at=rig.now, pid=100, start="s100"))
+    assert rig.kernel.sessions() == []

@@ -670,6 +670,8 @@ def test_names_of_sessions_are_kept_as_text_and_cut() -> None:
             session_id=HOME, repo="r" * 5000, branch="", machine="", title=None
         )
     )
+    again = frames.IdentityHeader(session_id=HOME, repo="r" * 1000, branch="", machine="")
+    assert rig.frame(again).writes == []
     view = rig.kernel.sessions()[0]
     assert view.repo == "r" * 1000
     assert view.machine == "box"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from upcall.core import backoff, render
-from upcall.core.policy import operator_name
+from upcall.core.policy import operator_name, refuse_local
 from upcall.core.state import KernelSettings
 from upcall.core.views import notice_view
 from upcall.model.ask import AnsweredBy, AskSpec, Selection
@@ -286,3 +286,10 @@ def test_a_notice_is_shown_as_it_was_kept() -> None:
         "hi",
         5,
     )
+
+
+def test_of_a_session_nobody_knows_a_local_answer_needs_a_terminal_all_the_same() -> None:
+    settings = KernelSettings(operator="grace", machine="m", boot_id="b")
+    row = replaced(OPEN, spec=replaced(OPEN.spec, ask_class="permission"))
+    assert refuse_local(settings, row, None, Who("x", tty="/dev/pts/1", local=True)) is None
+    assert refuse_local(settings, row, None, Who("x", local=True)) is not None

@@ -1,0 +1,416 @@
+"""Random histories of a hub: whatever happens in whatever order, the invariants hold."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fakes.kernel_rig import ADA, YES_NO, Rig, ask_id, asker, channel
+from upcall.core.kernel import Kernel
+from upcall.model.ask import AskSpec
+from upcall.model.effects import Acknowledge, Respond, Send, ToWaiter
+from upcall.model.events import AskerDied, CancelAsked, WaiterGone
+from upcall.model.frames import Choice
+from upcall.model.ids import SessionId
+from upcall.model.platform import Place, Pressed, Texted, Who
+from upcall.model.rows import AskRow, DeliveryRow
+from upcall.model.struct import replaced
+
+SPECS = (
+    YES_NO,
+    replaced(YES_NO, ask_class="permission"),
+    AskSpec(question="Which?", options=("a", "b"), multi=True, default="a"),
+    AskSpec(question="Why?"),
+)
+SESSIONS = (SessionId("one"), SessionId("two"))
+CAPABILITIES = ((), ("parallel_asks_v1",), ("parallel_asks_v1", "outcomes_v1"))
+LOCAL = Who("1000", "grace", "pid 9", ancestors=("100:s100",), tty="/dev/pts/1", local=True)
+
+numbers = st.integers(1, 5)
+pids = st.sampled_from([0, 100, 101])
+answers: st.SearchStrategy[Any] = st.sampled_from(
+    [0, 1, 7, "yes", "a", "words", Choice(selected=(0,)), Choice(selected=(0, 1))]
+)
+
+
+class Histories(RuleBasedStateMachine):
+    """One hub, two channels, hosted asks and two sessions with endpoints of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = Rig(channel("web"), channel("chat", repeat="none", buttons=5))
+        self.read = 0
+        self.under_way: dict[int, DeliveryRow] = {}
+        self.ended: Counter[int] = Counter()
+        self.responses: Counter[int] = Counter()
+        self.receipts: Counter[int] = Counter()
+        self.connected: set[int] = set()
+        self.kept: dict[str, AskRow] = {}
+
+    def lane(self, row: DeliveryRow) -> tuple[str, str, str]:
+        beside = (row.ask_id or "") if row.target == "web" else ""
+        return row.target, row.place, beside
+
+    def look(self) -> None:
+        """Check what was released since the last look."""
+        new = self.rig.releases[self.read :]
+        self.read = len(self.rig.releases)
+        for release in new:
+            match release:
+                case Send(row):
+                    assert row.id not in self.under_way, "sent twice at once"
+                    lane = self.lane(row)
+                    assert lane not in map(self.lane, self.under_way.values()), "two in a lane"
+                    self.under_way[row.id] = row
+                case ToWaiter(waiter, "ended"):
+                    self.ended[waiter] += 1
+                    assert self.ended[waiter] == 1, "told the end twice"
+                case Respond(waiter):
+                    self.responses[waiter] += 1
+                    assert self.responses[waiter] == 1, "responded twice"
+                case Acknowledge(receipt):
+                    self.receipts[receipt] += 1
+                    assert self.receipts[receipt] == 1, "acknowledged twice"
+                case _:
+                    pass
+
+    # --- programs --------------------------------------------------------------------------
+
+    @rule(
+        number=numbers,
+        spec=st.sampled_from(SPECS),
+        pid=pids,
+        wait=st.booleans(),
+        key=st.sampled_from([None, "k"]),
+        timeout_s=st.sampled_from([None, 30.0, 1e6]),
+    )
+    def raises(
+        self,
+        number: int,
+        spec: AskSpec,
+        pid: int,
+        wait: bool,
+        key: str | None,
+        timeout_s: float | None,
+    ) -> None:
+        known = self.rig.store.asks.get(ask_id(number))
+        if key is not None:
+            found = self.rig.kernel.find_by_key(key)
+            known = self.rig.store.asks.get(found) if found is not None else known
+        in_memory = known is not None and self.rig.kernel.find(known.ask_id) is not None
+        keyed = known is not None and known.ask_id != ask_id(number)
+        if keyed and ask_id(number) in self.rig.store.asks:
+            # The hub looks for the keyed ask only; an id is used once by an honest program.
+            return
+        waiter = self.rig.ask(
+            number,
+            spec,
+            who=asker(pid),
+            wait=wait,
+            key=key,
+            timeout_s=timeout_s,
+            found=None if in_memory else known,
+        )
+        if wait:
+            self.connected.add(waiter)
+
+    @rule(number=numbers)
+    def waits(self, number: int) -> None:
+        self.connected.add(self.rig.wait_for(number, found=self.stored(number)))
+
+    @rule(number=numbers)
+    def took(self, number: int) -> None:
+        self.rig.took(number, found=self.stored(number))
+
+    @rule(number=numbers, index=st.integers(0, 2), declined=st.booleans())
+    def answers_itself(self, number: int, index: int, declined: bool) -> None:
+        fields: dict[str, Any] = {"declined": True} if declined else {"indices": (index,)}
+        self.rig.took(number, local=True, found=self.stored(number), **fields)
+
+    @rule(number=numbers)
+    def cancels(self, number: int) -> None:
+        event = CancelAsked(
+            at=self.rig.now,
+            waiter=self.rig.waiter(),
+            ask_id=ask_id(number),
+            found=self.stored(number),
+        )
+        self.rig.do(event)
+
+    @precondition(lambda self: self.connected)
+    @rule(data=st.data())
+    def leaves(self, data: st.DataObject) -> None:
+        waiter = data.draw(st.sampled_from(sorted(self.connected)))
+        self.connected.discard(waiter)
+        self.rig.do(WaiterGone(at=self.rig.now, waiters=(waiter,)))
+
+    @rule(pid=pids)
+    def dies(self, pid: int) -> None:
+        self.rig.do(AskerDied(at=self.rig.now, pid=pid, start=f"s{pid}"))
+
+    @rule(
+        number=numbers,
+        answer=answers,
+        key=st.sampled_from([None, "x", "y"]),
+        connection=st.sampled_from(["c1", "c2"]),
+        decline=st.booleans(),
+    )
+    def replies(
+        self, number: int, answer: Any, key: str | None, connection: str, decline: bool
+    ) -> None:
+        answer = None if decline else answer
+        self.rig.reply(number, answer, connection=connection, key=key, decline=decline)
+
+    # --- sessions --------------------------------------------------------------------------
+
+    @rule(session=st.sampled_from(SESSIONS), capabilities=st.sampled_from(CAPABILITIES))
+    def attaches(self, session: SessionId, capabilities: tuple[str, ...]) -> None:
+        self.rig.up(session, capabilities, sync=False)
+
+    @rule(session=st.sampled_from(SESSIONS))
+    def syncs(self, session: SessionId) -> None:
+        self.rig.sync(session)
+
+    @rule(session=st.sampled_from(SESSIONS), gone=st.booleans())
+    def detaches(self, session: SessionId, gone: bool) -> None:
+        self.rig.down(session, gone=gone)
+
+    @rule(
+        session=st.sampled_from(SESSIONS),
+        action=st.sampled_from(["q1", "q2", f"ask:{ask_id(9)}"]),
+        question=st.sampled_from(["Go on?", "Really?"]),
+        held=st.booleans(),
+    )
+    def needs(self, session: SessionId, action: str, question: str, held: bool) -> None:
+        # Only in memory is it known which ids were used; sessions do not reuse theirs.
+        known = self.rig.store.asks.get(ask_id(9))
+        forgotten = known is not None and self.rig.kernel.find(ask_id(9)) is None
+        if action.endswith(ask_id(9)) and forgotten:
+            return
+        self.rig.needs(action, question, session=session, held=held)
+
+    @rule(
+        session=st.sampled_from(SESSIONS),
+        action=st.sampled_from(["q1", "q2", f"ask:{ask_id(9)}"]),
+        fields=st.sampled_from(
+            [
+                {"resolved_by": "client", "answer": "yes"},
+                {"resolved_by": "local", "answer": 1},
+                {"resolved_by": "timeout"},
+                {"resolved_by": "local"},
+                {"resolved_by": "client", "outcome": "declined"},
+            ]
+        ),
+    )
+    def resolves(self, session: SessionId, action: str, fields: dict[str, Any]) -> None:
+        self.rig.resolved(action, session=session, **fields)
+
+    @rule(
+        session=st.sampled_from(SESSIONS),
+        action=st.sampled_from(["q1", "q2"]),
+        reason=st.sampled_from(["invalid_answer", "already_answered", "unknown_action"]),
+    )
+    def rejects(self, session: SessionId, action: str, reason: str) -> None:
+        self.rig.rejected(reason, action, session=session)
+
+    # --- people ----------------------------------------------------------------------------
+
+    @precondition(lambda self: self.rig.store.asks)
+    @rule(
+        data=st.data(),
+        act=st.sampled_from(
+            [
+                {"indices": (0,)},
+                {"indices": (1,)},
+                {"text": "words"},
+                {"typed": ("#1",)},
+                {"decline": True},
+                {"hold": True},
+                {"hold": False},
+                {"indices": (0,), "key": "same"},
+                {"indices": (0,), "revision": "other"},
+            ]
+        ),
+        on=st.sampled_from(["web", "chat", "terminal"]),
+    )
+    def answers(self, data: st.DataObject, act: dict[str, Any], on: str) -> None:
+        row = data.draw(st.sampled_from(list(self.rig.store.asks.values())))
+        self.rig.answer(row, on=on, who=LOCAL if on == "terminal" else ADA, **act)
+
+    @precondition(lambda self: self.rig.store.tokens)
+    @rule(data=st.data())
+    def presses(self, data: st.DataObject) -> None:
+        token = data.draw(st.sampled_from(sorted(self.rig.store.tokens)))
+        key = f"p{self.rig.last_receipt}"
+        self.rig.act(
+            Pressed(key=key, token=token, place=Place("chat", "x"), who=ADA), on="chat"
+        )
+
+    @rule(session=st.sampled_from(SESSIONS))
+    def writes(self, session: SessionId) -> None:
+        key = f"t{self.rig.last_receipt}"
+        self.rig.act(Texted(key=key, who=ADA, text="Hello", session_id=session))
+
+    # --- channels, time, crashes -----------------------------------------------------------
+
+    @precondition(lambda self: self.under_way)
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(
+            ["arrive", "arrive", "not_sent", "refused", "throttled", "uncertain"]
+        ),
+    )
+    def carries(self, data: st.DataObject, how: str) -> None:
+        row = self.under_way.pop(data.draw(st.sampled_from(sorted(self.under_way))))
+        if how == "arrive":
+            self.rig.arrive(row)
+        elif how != "throttled":
+            self.rig.fail(row, how)
+        elif row.kind in {"post", "edit"}:
+            self.rig.fail(row, how, retry_after_s=20.0)
+        else:
+            self.rig.fail(row, "uncertain")
+
+    @rule(name=st.sampled_from(["web", "chat"]), hearing=st.booleans())
+    def hears(self, name: str, hearing: bool) -> None:
+        self.rig.hears(name, hearing=hearing)
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 3.0, 40.0, 700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.rig.wait(seconds)
+
+    @rule(reboot=st.booleans(), hears=st.booleans())
+    def crashes(self, reboot: bool, hears: bool) -> None:
+        self.look()
+        self.under_way.clear()
+        self.connected.clear()
+        self.read = 0
+        boot_id = f"boot-{self.rig.last_receipt}" if reboot else None
+        self.rig.restart(boot_id=boot_id, hears=hears)
+
+    # --- what always holds -----------------------------------------------------------------
+
+    def stored(self, number: int) -> AskRow | None:
+        row = self.rig.store.asks.get(ask_id(number))
+        in_memory = self.rig.kernel.find(ask_id(number)) is not None
+        return None if in_memory else row
+
+    @invariant()
+    def releases_are_in_order_and_once(self) -> None:
+        self.look()
+        sending = {row.id for row in self.rig.sending()}
+        assert sending == set(self.under_way)
+        first: dict[tuple[str, str, str], int] = {}
+        for row in self.rig.store.deliveries.values():
+            if row.state not in {"done", "dead"}:
+                first.setdefault(self.lane(row), row.id)
+        assert sending <= set(first.values()), "something overtook what came before it"
+
+    @invariant()
+    def what_is_closed_stays_as_it_was(self) -> None:
+        for number, row in self.rig.store.asks.items():
+            if row.state == "closed":
+                assert self.kept.setdefault(number, row) == row
+
+    @invariant()
+    def one_reply_at_a_time(self) -> None:
+        replies = Counter(
+            (row.ask_id, row.state == "sending")
+            for row in self.rig.store.deliveries.values()
+            if row.kind == "reply" and row.state not in {"done", "dead"}
+        )
+        assert all(count == 1 for count in replies.values())
+
+    @invariant()
+    def memory_is_what_the_store_says(self) -> None:
+        store, held = self.rig.store, self.rig.kernel._state
+        assert held.asks == {k: v for k, v in store.asks.items() if v.state != "closed"}
+        assert held.claims == {v.ask_id: v for v in store.claims.values() if v.live}
+        assert held.deliveries == {
+            k: v for k, v in store.deliveries.items() if v.state not in {"done", "dead"}
+        }
+        assert held.sessions == {k: v for k, v in store.sessions.items() if v.ended_ms is None}
+        assert held.gates == store.gates
+        assert {
+            token: row for token, row in held.tokens.items() if row.ask_id in held.asks
+        } == store.tokens
+        assert {
+            (row.key, row.channel): row
+            for rows in held.conversations.values()
+            for row in rows.values()
+        } == {k: v for k, v in store.conversations.items() if v.state == "open"}
+        wanted = {*held.asks, *held.deliveries_of}
+        assert {
+            (row.ask_id, row.channel, row.place): row
+            for rows in held.cards.values()
+            for row in rows.values()
+        } == {k: v for k, v in store.cards.items() if k[0] in wanted}
+
+    @invariant()
+    def another_hub_would_go_on_with_the_same(self) -> None:
+        snapshot = self.rig.store.snapshot()
+        mine, other = self.rig.kernel._state, Kernel.load(self.rig.settings, snapshot)._state
+        for name in (
+            "asks",
+            "claims",
+            "deliveries",
+            "sessions",
+            "hosted",
+            "living",
+            "cards",
+            "conversations",
+            "by_session",
+            "gates",
+            "last_inbound",
+            "last_delivery",
+            "last_notice",
+        ):
+            assert getattr(mine, name) == getattr(other, name), name
+        for key, found in other.keys.items():
+            assert mine.keys[key] == found
+
+    @invariant()
+    def nothing_hangs_on_what_is_gone(self) -> None:
+        held = self.rig.kernel._state
+        assert set(held.waiters) <= set(held.asks)
+        assert set(held.receipts_waiting) <= set(held.claims)
+        assert set(held.retry_due) <= set(held.deliveries)
+        assert set(held.tries) <= set(held.deliveries)
+        assert held.offered <= set(held.waiting_for)
+        assert set(held.process_of) <= set(held.waiting_for)
+        assert set(held.live) <= set(held.sessions)
+        lanes = [
+            number for of in held.lanes.values() for lane in of.values() for number in lane
+        ]
+        assert sorted(lanes) == sorted(held.deliveries)
+
+    def teardown(self) -> None:
+        """Everything can end, and whoever still waits is told, once."""
+        rig = self.rig
+        for session in SESSIONS:
+            rig.down(session, gone=True)
+        for row in rig.kernel.open_rows():
+            rig.do(CancelAsked(at=rig.now, waiter=rig.waiter(), ask_id=row.ask_id))
+        for name in ("web", "chat"):
+            rig.hears(name)
+        rig.arrive_all()
+        rig.wait(1000)
+        rig.arrive_all()
+        self.read = len(rig.releases)
+        assert rig.kernel.open_rows() == []
+        assert rig.kernel.sessions() == []
+        assert rig.kernel.waiting_deliveries() == 0
+        ended = Counter(
+            one.waiter
+            for one in rig.releases
+            if isinstance(one, ToWaiter) and one.event == "ended"
+        )
+        refused = {one.waiter for one in rig.releases if isinstance(one, Respond) and one.error}
+        for waiter in self.connected - refused:
+            assert ended[waiter] == 1
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -201,13 +201,13 @@ async def test_an_ask_is_told_what_was_closed_under_its_id_before() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_key_is_looked_up_by_the_ask_that_has_it() -> None:
+async def test_a_key_is_looked_up_by_the_ask_that_has_it_after_the_id_itself() -> None:
     async with bench() as hub:
         hub.port.keys["k"] = OTHER
         client = await hub.client()
         client.send(asking(key="k"))
         await hub.port.next(AskRaised)
-        assert hub.port.looked_up == [OTHER]
+        assert hub.port.looked_up == [ASK, OTHER]
 
 
 @pytest.mark.asyncio

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 CAPABILITIES: Final = Capabilities(
     text_limit=MAX_TEXT_CHARS,
+    draws_asks=True,
     buttons_per_card=100,
     edits=True,
     threads=False,

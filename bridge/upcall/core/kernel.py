@@ -48,6 +48,8 @@ from upcall.model.struct import replaced
 from upcall.model.views import AskView, ChannelView, SessionView
 
 TIMERS_KEPT: Final = 1024
+HEARING_WITHIN_S: Final = 5.0
+HEARING_LOOK_S: Final = 0.25
 
 
 class Kernel:
@@ -255,8 +257,9 @@ class Kernel:
             live.heard_ms = step.at.wall_ms if event.hearing else live.heard_ms
             return
         live.hearing, live.audience, live.reason = event.hearing, event.audience, event.reason
-        if event.hearing:
+        if event.hearing or was_hearing:
             live.heard_ms = step.at.wall_ms
+        if event.hearing:
             if not was_hearing:
                 self._lanes.wake_target(step, event.channel)
         for ask_id in list(self._state.waiters):
@@ -288,7 +291,7 @@ class Kernel:
             if not self._is_wanted(due_s, kind, key):
                 continue
             match kind:
-                case "deadline":
+                case "deadline" | "overdue":
                     self._expire(step, self._state.asks[AskId(key)])
                 case "delivery":
                     self._lanes.due(step, int(key))
@@ -306,6 +309,10 @@ class Kernel:
             case "deadline":
                 row = state.asks.get(AskId(key))
                 return row is not None and row.state == "open" and row.deadline_boot_s == due_s
+            case "overdue":
+                row = state.asks.get(AskId(key))
+                due = row.deadline_boot_s if row is not None and row.state == "open" else None
+                return due is not None and due <= due_s
             case "delivery":
                 waiting = state.deliveries.get(int(key))
                 return (
@@ -331,13 +338,23 @@ class Kernel:
 
     def _expire(self, step: Step, row: AskRow) -> None:
         answer = None
-        hearing = any(live.hearing for live in self._state.channels.values())
-        if row.spec.default is not None and hearing:
-            answer = read_answer(row.spec, row.spec.default)
+        if row.spec.default is not None:
+            # A time-out nobody could have seen answers nothing; that is told from the
+            # channels' word, for which a hub that has just started waits a moment.
+            was_heard = any(
+                live.hearing or (live.heard_ms is not None and live.heard_ms > row.raised_ms)
+                for live in self._state.channels.values()
+            )
+            if not was_heard and step.at.boot_s < self._state.resumed_boot_s + HEARING_WITHIN_S:
+                step.timer(step.at.boot_s + HEARING_LOOK_S, "overdue", row.ask_id)
+                return
+            if was_heard:
+                answer = read_answer(row.spec, row.spec.default)
         self._ledger.close(step, row, "timed_out", resolved_by="timeout", answer=answer)
 
     def _resume(self, step: Step, at: Moment) -> None:
         boot_id = self._state.settings.boot_id
+        self._state.resumed_boot_s = at.boot_s
         for row in list(self._state.asks.values()):
             if row.deadline_boot_s is None or row.deadline_ms is None:
                 continue

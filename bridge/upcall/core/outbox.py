@@ -33,6 +33,8 @@ class Outbox:
         for info in self._state.infos.values():
             if info.name in self._state.cards.get(row.ask_id, ()):
                 continue
+            if info.capabilities.draws_asks and not self._state.channels[info.name].audience:
+                continue
             conversation = self._conversation(step, row, info.name)
             tokens = self._mint(step, row, info)
             message = self._message(row, tokens)
@@ -141,7 +143,7 @@ class Outbox:
         return of_key[channel]
 
     def _mint(self, step: Step, row: AskRow, info: ChannelInfo) -> tuple[TokenRow, ...]:
-        if info.capabilities.buttons_per_card == 0:
+        if info.capabilities.draws_asks or info.capabilities.buttons_per_card == 0:
             return ()
         choices = [*map(str, range(len(row.spec.options))), "decline", "hold", "done"]
         tokens = []

@@ -239,7 +239,7 @@ class Sessions:
             self._ledger.close(step, known, "superseded", resolved_by="local", note=CHANGED)
         if PARALLEL not in live.capabilities:
             self._supersede_others(step, session_id)
-        ask_id = self._free_id(step, frame)
+        ask_id = self._free_id(step, event, frame)
         at = step.at
         deadline_ms = None if frame.held else frame.deadline_at
         row = AskRow(
@@ -273,9 +273,9 @@ class Sessions:
         ):
             self._ledger.note_held(step, row, frame)
 
-    def _free_id(self, step: Step, frame: frames.ActionNeeded) -> AskId:
+    def _free_id(self, step: Step, event: FrameIn, frame: frames.ActionNeeded) -> AskId:
         own = ask_id_in(frame.id)
-        if own is not None and self._state.find(own) is None:
+        if own is not None and not event.id_taken and self._state.find(own) is None:
             return own
         return new_ask_id(step.random(8))
 

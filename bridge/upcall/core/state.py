@@ -155,6 +155,7 @@ class HubState:
     receipts_waiting: dict[AskId, list[int]] = field(default_factory=dict)
     ended: OrderedDict[SessionId, SessionRow] = field(default_factory=OrderedDict)
     timers: list[tuple[float, str, str]] = field(default_factory=list)
+    resumed_boot_s: float = float("-inf")
     last_inbound: int = 0
     last_delivery: int = 0
     last_notice: int = 0

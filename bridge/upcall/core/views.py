@@ -84,7 +84,8 @@ def channel_views(state: HubState, ask_id: AskId | None) -> list[ChannelView]:
             status = "down"
         elif ask_id is not None and ask_id in state.asks:
             shown = state.cards.get(ask_id, {}).get(info.name)
-            if shown is None or shown.ref is None:
+            drawn = info.capabilities.draws_asks and shown is None
+            if not drawn and (shown is None or shown.ref is None):
                 status = "sending"
                 if not state.is_posting(ask_id, info.name):
                     status, reason = "down", "the card could not be posted"

@@ -375,7 +375,7 @@ class Desk:
         if words.key is not None:
             known = self._port.keyed(words.key, event.asker) or ask_id
         asker = self._placed(event.asker)
-        if asker is not None and self._port.in_memory(known):
+        if asker is not None and all(map(self._port.in_memory, {known, ask_id})):
             self._raise(client, msgspec.structs.replace(event, asker=asker))
             return None
         return self._look_up_and_raise(client, event, known)
@@ -385,7 +385,10 @@ class Desk:
         if asker is None and event.asker.cwd is not None:
             place = await self._workspaces.describe(event.asker.cwd)
             asker = msgspec.structs.replace(event.asker, repo=place.repo, branch=place.branch)
-        found = await self._found(known)
+        # The id itself first: one that was used before must never name a second ask.
+        found = await self._found(event.ask_id)
+        if found is None and known != event.ask_id:
+            found = await self._found(known)
         self._raise(
             client,
             msgspec.structs.replace(

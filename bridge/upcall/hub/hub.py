@@ -48,12 +48,13 @@ from upcall.model.events import (
     AskerDied,
     AskRaised,
     Event,
+    FrameIn,
     Moment,
     Resumed,
     RootChanged,
 )
 from upcall.model.frames import ActionNeeded, ActionResolved
-from upcall.model.ids import AskId, SessionId
+from upcall.model.ids import AskId, SessionId, ask_id_in
 from upcall.model.platform import Inbound, Receipt, SignsIn, Who
 from upcall.model.rows import AskRow
 from upcall.model.struct import replaced
@@ -144,6 +145,10 @@ class Hub:
         """Queue a fact for the kernel."""
         if isinstance(event, AskRaised) and event.key is not None:
             event = replaced(event, key=scoped_key(event.key, event.asker))
+        elif isinstance(event, FrameIn) and isinstance(event.frame, ActionNeeded):
+            own = ask_id_in(event.frame.id)
+            if own is not None and self.store.may_have(own):
+                event = replaced(event, id_taken=True)
         self.loop.submit(event)
 
     def moment(self) -> Moment:
@@ -315,11 +320,14 @@ class Hub:
                 await self._wind_down()
                 raise _Stopped
         except* _Stopped:
-            pass
+            self._presence.write(ended=True)
+        except* Exception as group:
+            # Before the sockets close: who finds them gone must not start the next hub at once.
+            self._presence.write(ended=True, error=_first(group))
+            raise
         finally:
             await self._sockets.close()
             await self.store.close()
-            self._presence.write(ended=True)
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         self._workers = Workers(
@@ -391,6 +399,8 @@ class Hub:
                 # What was sent already would otherwise be uncertain for the next life.
                 await self._workers.finish()
                 await self.loop.settled()
+                # An endpoint that is just being opened could not be closed.
+                await self._hosting.settled()
         except TimeoutError:
             self._log.warning("stopped_with_work_left")
 
@@ -485,6 +495,13 @@ class Hub:
 def _real_folder(path: str) -> tuple[str, bool]:
     real = os.path.realpath(path)
     return real, os.path.isdir(real)
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    failure: BaseException = group
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure if isinstance(failure, Exception) else group
 
 
 def scoped_key(key: str, asker: Asker) -> str:

@@ -11,7 +11,9 @@ from upcall.clock import Clock
 from upcall.hub import hub_json
 from upcall.hub.runtime import RuntimeFolder
 from upcall.hub.socket import HubSockets
+from upcall.model.errors import UpcallError
 from upcall.model.limits import LINE_PROTOCOL
+from upcall.model.text import one_line
 from upcall_discovery import liveness, paths
 
 LOOK_S: Final = 4.0
@@ -50,7 +52,7 @@ class Presence:
         self._own = liveness.identify(os.getpid())
         self._written: hub_json.HubFile | None = None
 
-    def write(self, *, ended: bool = False) -> None:
+    def write(self, *, ended: bool = False, error: Exception | None = None) -> None:
         """Write the file if it would say something else, or is gone."""
         ask, control = self._sockets.paths
         content = hub_json.HubFile(
@@ -64,6 +66,7 @@ class Presence:
             started_ms=self._started_ms,
             protocol=LINE_PROTOCOL,
             ended_ms=self._clock.wall_ms() if ended else None,
+            last_error=None if error is None else _last_error(error),
         )
         if content == self._written and os.path.exists(paths.hub_json(self._state_dir)):
             return
@@ -79,3 +82,9 @@ class Presence:
         while True:
             await self._clock.sleep(LOOK_S)
             await asyncio.to_thread(self.write)
+
+
+def _last_error(error: Exception) -> hub_json.LastError:
+    if isinstance(error, UpcallError | paths.PathProblem):
+        return hub_json.LastError(error.code, one_line(error.msg, 500))
+    return hub_json.LastError("internal", one_line(repr(error), 500))

@@ -143,12 +143,18 @@ class LinkDown(_Event, frozen=True, kw_only=True):
 
 
 class FrameIn(_Event, frozen=True, kw_only=True):
-    """A session said something. Attachments arrive with their bytes already in a file."""
+    """A session said something. Attachments arrive with their bytes already in a file.
+
+    Attributes:
+        id_taken: the public id in the frame's action id may be another ask's, which was
+            closed before this hub's life.
+    """
 
     session_id: SessionId
     frame: Any
     fresh: bytes
     file_id: str | None = None
+    id_taken: bool = False
 
 
 class HostedReply(_Event, frozen=True, kw_only=True):

@@ -69,6 +69,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a platform can do, as data."""
 
     text_limit: int
+    # Its pages draw asks from the hub's view by themselves: a post only tells them to look,
+    # so none is made while nobody looks, and no button needs a token.
+    draws_asks: bool = False
     text_unit: Literal["characters", "utf16", "bytes"] = "characters"
     buttons_per_card: int = 0
     token_bytes: int = 64

@@ -4,6 +4,7 @@ One function, `visible`, stands between everything that did not come from our ow
 and every terminal, log line, error message and title.
 """
 
+import re
 import unicodedata
 from typing import Final
 
@@ -31,6 +32,14 @@ _IGNORABLE_RANGES: Final = (
 # Emoji are spelled with these two; between visible characters they hide nothing.
 _JOINERS: Final = frozenset("\u200d\ufe0f")
 _BLANKS: Final = frozenset("\u2800\u3164\uffa0\u115f\u1160")
+# Controls (C0, DEL, C1), surrogates, line and paragraph separators.
+_CONTROLS: Final = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff" + "".join(
+    f"{chr(low)}-{chr(high)}" for low, high in _IGNORABLE_RANGES
+)
+_JOINED: Final = f"(?![{''.join(sorted(_JOINERS))}])"
+_ESCAPED: Final = re.compile(f"{_JOINED}[\\t\\n{_CONTROLS}]")
+_ESCAPED_IN_BLOCK: Final = re.compile(f"{_JOINED}[{_CONTROLS}]")
+_UNSENDABLE: Final = re.compile("[\\x00\\ud800-\\udfff]")
 
 
 def is_ignorable(char: str) -> bool:
@@ -47,13 +56,6 @@ def escape(char: str) -> str:
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
-def _needs_escape(char: str) -> bool:
-    if char < "\x7f":
-        return char < " "
-    category = unicodedata.category(char)
-    return category in {"Cc", "Cs", "Zl", "Zp"} or (is_ignorable(char) and char not in _JOINERS)
-
-
 def visible(text: str, *, newlines: bool = False) -> str:
     """Return *text* with every control, invisible and surrogate character as an escape.
 
@@ -64,11 +66,12 @@ def visible(text: str, *, newlines: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     if newlines:
-        text = text.replace("\r\n", "\n")
-        return "".join(
-            char if char in "\n\t" or not _needs_escape(char) else escape(char) for char in text
-        )
-    return "".join(escape(char) if _needs_escape(char) else char for char in text)
+        return _ESCAPED_IN_BLOCK.sub(_escaped, text.replace("\r\n", "\n"))
+    return _ESCAPED.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return escape(found[0])
 
 
 def one_line(text: str, limit_chars: int = 200) -> str:
@@ -92,10 +95,8 @@ def printable_answer(text: str) -> str:
 
 def unpaired_surrogate_or_nul(text: str) -> int | None:
     """Return the index of the first NUL or surrogate in *text*, which nothing may carry."""
-    for index, char in enumerate(text):
-        if char == "\0" or "\ud800" <= char <= "\udfff":
-            return index
-    return None
+    found = _UNSENDABLE.search(text)
+    return None if found is None else found.start()
 
 
 def fold_label(label: str) -> str:
@@ -105,6 +106,8 @@ def fold_label(label: str) -> str:
 
 def bare_label(label: str) -> str:
     """Return what a person sees of *label*: NFKC, folded, no invisible and blank characters."""
+    if label.isascii() and label.isprintable():
+        return label.casefold().replace(" ", "")
     normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", label).casefold())
     return "".join(
         char

@@ -720,3 +720,24 @@ def test_a_process_with_two_named_sessions_ends_them_one_by_one() -> None:
     assert [view.conversation for view in rig.kernel.sessions()] == ["n:two"]
     rig.do(AskerDied(at=rig.now, pid=100, start="s100"))
     assert rig.kernel.sessions() == []
+
+
+def test_a_hub_that_has_just_started_waits_for_its_channels_before_it_drops_a_default() -> None:
+    spec = replaced(YES_NO, default="no")
+    rig = Rig()
+    rig.ask(1, spec, timeout_s=3.0, wait=False)
+    rig.restart(down_s=4.0, hears=False)
+    rig.wait(0.5)
+    assert rig.only().state == "open"
+    rig.hears("web")
+    rig.wait(0.3)
+    assert (rig.only().outcome, rig.only().answer) == ("timed_out", Selection((1,), ("no",)))
+
+
+def test_a_default_counts_if_the_channel_went_deaf_only_at_the_end() -> None:
+    rig = Rig()
+    rig.ask(1, replaced(YES_NO, default="no"), timeout_s=60.0)
+    rig.wait(50)
+    rig.hears("web", hearing=False)
+    rig.wait(11)
+    assert rig.only().answer == Selection((1,), ("no",))

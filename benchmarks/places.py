@@ -100,6 +100,7 @@ class Child:
 
 HUB = """
 import json, os, sys, time
+import msgspec
 # In a user's installation there is no rich; here import-linter brings it, and structlog
 # would load it.
 sys.modules["rich"] = None
@@ -109,6 +110,12 @@ class Recorder:
     '''The real adapter, with the moment of each post told on standard output.'''
     def __init__(self, inner): self._inner = inner
     def __getattr__(self, name): return getattr(self._inner, name)
+    async def run(self, inbox):
+        '''Somebody looks: pages that nobody looks at are not posted to.'''
+        class Looking:
+            put = inbox.put
+            def state(self, state): inbox.state(msgspec.structs.replace(state, audience=1))
+        await self._inner.run(Looking())
     async def post(self, place, body, key):
         now = time.monotonic_ns()
         ref = await self._inner.post(place, body, key)

@@ -202,7 +202,7 @@ def _hub(state: str) -> Iterator[Finding]:
 
 
 def _sockets(state: str) -> list[str]:
-    found = (socket_paths(state, name)[0] for name in ("ask", "control"))
+    found = (next(iter(socket_paths(state, name))) for name in ("ask", "control"))
     return [path for path in found if os.path.exists(path)]
 
 

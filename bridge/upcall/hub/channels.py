@@ -55,6 +55,7 @@ class Channels:
         self._operator = operator
         self._version = version
         self.adapters: dict[str, Adapter] = {}
+        self._with_logins: dict[str, SignsIn] = {}
         self._known: dict[str, tuple[Loaded, HubView]] = {}
 
     def open(self, loaded: Loaded, view: HubView) -> None:
@@ -82,15 +83,15 @@ class Channels:
         )
         adapter = loaded.spec.open(loaded.config, seams)
         self.adapters[loaded.name] = adapter
+        # Asked here once: the check of a protocol is slow, and status is asked for often.
+        if isinstance(adapter, SignsIn):
+            self._with_logins[loaded.name] = adapter
         self._workers.know(loaded.name, adapter)
         return adapter
 
     def signs_in(self) -> SignsIn | None:
         """Return the adapter with logins of its own, if one is open."""
-        for adapter in self.adapters.values():
-            if isinstance(adapter, SignsIn):
-                return adapter
-        return None
+        return next(iter(self._with_logins.values()), None)
 
     async def run(self, name: str) -> None:
         """Run one adapter for ever; a defect of it ends neither the hub nor another channel."""

@@ -34,6 +34,7 @@ from upcall_discovery import liveness, paths
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
+SWITCH_S: Final = 0.0002
 
 
 def main(detached: bool) -> int:
@@ -46,6 +47,9 @@ def main(detached: bool) -> int:
         The process' exit code.
     """
     os.umask(0o077)
+    # The store's thread needs the interpreter for a moment at each row; with Python's own
+    # 5 ms it would wait so long for a busy loop that a burst of asks took five times as long.
+    sys.setswitchinterval(SWITCH_S)
     stream = None if detached else sys.stderr
     try:
         state = _state_folder()

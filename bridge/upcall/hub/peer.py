@@ -26,6 +26,7 @@ _XUCRED: Final = struct.Struct("2Ih2x16I")
 _INT: Final = struct.Struct("i")
 
 _MAX_PATH_CHARS: Final = 4096
+_PROGRAMS_KEPT: Final = 16
 _MAX_ARGUMENTS_BYTES: Final = 4096
 
 
@@ -37,13 +38,14 @@ class Peer:
         uid: whose it is.
     """
 
-    __slots__ = ("_identity", "_parent", "pid", "uid")
+    __slots__ = ("_identity", "_parent", "_programs", "pid", "uid")
 
     def __init__(self, pid: int, uid: int) -> None:
         self.pid = pid
         self.uid = uid
         self._identity: ProcessIdentity | None = None
         self._parent: ProcessIdentity | None = None
+        self._programs: dict[str | None, str | None] = {}
 
     @classmethod
     def of(cls, sock: socket.socket) -> "Peer":
@@ -132,6 +134,13 @@ class Peer:
 
     def _program(self, claimed: str | None) -> str | None:
         claim = _cut(claimed, 200)
+        if claim not in self._programs:
+            if len(self._programs) > _PROGRAMS_KEPT:
+                self._programs.clear()
+            self._programs[claim] = self._check_program(claim)
+        return self._programs[claim]
+
+    def _check_program(self, claim: str | None) -> str | None:
         if not self.pid:
             return claim
         own = liveness.program_of(self.pid)

@@ -18,6 +18,7 @@ from upcall_discovery import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Self
 
 PROTOCOL = 1
@@ -231,12 +232,19 @@ def read_hub_json(state: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def socket_paths(state: str, socket: str) -> list[str]:
-    """Return where the socket may be: as hub.json says, then the usual places."""
+def socket_paths(state: str, socket: str) -> Iterator[str]:
+    """Yield where the socket may be: as hub.json says, then the usual places."""
     index = {"ask": 0, "control": 1}[socket]
     named = read_hub_json(state).get(f"{socket}_sock")
-    usual = [paths.socket_paths(state)[index], paths.short_socket_paths(state)[index]]
-    return list(dict.fromkeys([named, *usual] if isinstance(named, str) and named else usual))
+    if isinstance(named, str) and named:
+        yield named
+    usual = paths.socket_paths(state)[index]
+    if usual != named:
+        yield usual
+    # Last, and only when it is wanted: its name takes a hash, which takes long to load.
+    short = paths.short_socket_paths(state)[index]
+    if short not in {named, usual}:
+        yield short
 
 
 def _open(path: str, until: float) -> sockets.socket | None:

@@ -221,7 +221,7 @@ def test_hub_status(home: "Home", hub: FakeHub) -> None:
     assert "hub 0.1.0: ready" in done.stdout
     assert json.loads(home.run("hub", "status", "--json").stdout)["pid"] == os.getpid()
     assert json.loads(home.run("hub", "start", "--json").stdout)["hub"]["pid"] == os.getpid()
-    assert home.run("hub", "reload").stdout == "reloaded\n"
+    assert home.run("hub", "reload").stdout == "nothing has changed\n"
     assert len(hub.requests("reload")) == 1
 
 

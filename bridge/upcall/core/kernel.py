@@ -259,9 +259,8 @@ class Kernel:
         live.hearing, live.audience, live.reason = event.hearing, event.audience, event.reason
         if event.hearing or was_hearing:
             live.heard_ms = step.at.wall_ms
-        if event.hearing:
-            if not was_hearing:
-                self._lanes.wake_target(step, event.channel)
+        if event.hearing and not was_hearing:
+            self._lanes.wake_target(step, event.channel)
         for ask_id in list(self._state.waiters):
             self._tell_channels(step, ask_id)
         step.change()

@@ -276,3 +276,29 @@ async def test_user_messages_keep_their_additions() -> None:
         connection.send(UserMessage(session_id=SESSION, text="t", token=TOKEN, thread_id="12"))
         await client.ping()
         assert made.messages[0].thread_id == "12"
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_was_taken_counts_though_the_program_ends_at_once() -> None:
+    """The program resolves the ask and closes; the ping behind the reply goes unanswered."""
+
+    async def talk(peer: ServerConnection) -> None:
+        hello = {"type": "hello", "protocolVersion": 3, "capabilities": ["client_ping_pong"]}
+        await peer.send(json.dumps(hello))
+        asked = {"type": "action_needed", "id": "ask:1", "kind": "ask", "sessionId": SESSION}
+        await peer.send(json.dumps({**asked, "question": "Deploy?", "options": ["Yes", "No"]}))
+        async for text in peer:
+            frame = json.loads(text)
+            if frame["type"] == "ping":
+                await peer.send(json.dumps({"type": "pong", "nonce": frame["nonce"]}))
+            elif frame["type"] == "reply":
+                resolved = {"type": "action_resolved", "id": "ask:1", "resolvedBy": "client"}
+                await peer.send(json.dumps({**resolved, "answer": frame["answer"]}))
+                await peer.close(1001, "the session ends")
+                return
+
+    async with serve(talk, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with SessionClient.connect(f"ws://127.0.0.1:{port}", TOKEN) as client:
+            await client.ping()
+            assert (await client.reply("ask:1", "Yes")).answer == "Yes"

@@ -438,6 +438,11 @@ class SessionClient:
     def _on_close(self, error: Exception | None) -> None:
         self._is_over = True
         self._over = error
+        for queue in self._waiting.values():
+            for waiting in queue:
+                if waiting.resolved is not None:
+                    # A program that has its answer may end before it answers the ping.
+                    waiting.settle(waiting.resolved)
         uncertain = TransportError(
             "the connection ended before the session confirmed", code="uncertain_after_send"
         )

@@ -4,12 +4,14 @@ import argparse
 import datetime
 import sys
 
-from benchmarks import command, durable, hub_costs, table, wire
+from benchmarks import bulk, command, durable, hub_costs, table, wire
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help="wire, durable, hub, command; default: all")
+    parser.add_argument(
+        "names", nargs="*", help="wire, durable, hub, bulk, command; default: all"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds; writes nothing")
     args = parser.parse_args()
     rounds = 3 if args.quick else 11
@@ -17,6 +19,7 @@ def main() -> int:
         "wire": lambda: wire.run(rounds),
         "durable": lambda: durable.run(rounds),
         "hub": lambda: hub_costs.run(rounds, idle_s=5 if args.quick else 60),
+        "bulk": lambda: bulk.run(rounds),
         "command": lambda: command.run(rounds),
     }
     unknown = [name for name in args.names if name not in parts]

@@ -217,6 +217,11 @@ class Kernel:
         """Return a session that lives, or ended in this hub's life."""
         return self._state.session(SessionId(session_id))
 
+    def session_view(self, session_id: str) -> SessionView | None:
+        """Return a session that lives, or ended in this hub's life, as it is shown."""
+        row = self.session(session_id)
+        return None if row is None else session_view(self._state, row)
+
     def channels(self, ask_id: str | None = None) -> list[ChannelView]:
         """Return where an ask, or anything, can be seen."""
         return channel_views(self._state, AskId(ask_id) if ask_id else None)

@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import Any, Final, Literal, TypeAlias
 
 from upcall.model.document import Message
-from upcall.model.effects import Changed, Decision, Log, Release, Write
+from upcall.model.effects import Changed, Decision, Log, Noticed, Release, Write
 from upcall.model.events import Moment
 from upcall.model.ids import ActionId, AskId, SessionId
 from upcall.model.platform import Body, Capabilities, Place, Receipt
@@ -361,5 +361,6 @@ class Step:
             mime=mime,
         )
         self.write(row)
+        self.release(Noticed(row))
         self.change()
         return row

@@ -101,8 +101,8 @@ def channel_views(state: HubState, ask_id: AskId | None) -> list[ChannelView]:
     return views
 
 
-def notice_view(row: NoticeRow) -> NoticeView:
-    """Return a notice as it is shown."""
+def notice_view(row: NoticeRow, session: SessionRow | None = None) -> NoticeView:
+    """Return a notice as it is shown, with the name of the session that it is from."""
     return NoticeView(
         id=row.id,
         session_id=row.session_id,
@@ -112,4 +112,6 @@ def notice_view(row: NoticeRow) -> NoticeView:
         file_id=row.file_id,
         file_name=row.file_name,
         mime=row.mime,
+        title=(session.title or session.program) if session is not None else None,
+        repo=session.repo if session is not None else None,
     )

@@ -34,6 +34,7 @@ from upcall.model.effects import (
     Changed,
     Host,
     Log,
+    Noticed,
     Release,
     Respond,
     Send,
@@ -56,7 +57,7 @@ from upcall.model.events import (
 from upcall.model.frames import ActionNeeded, ActionResolved
 from upcall.model.ids import AskId, SessionId, ask_id_in
 from upcall.model.platform import Inbound, Receipt, SignsIn, Who
-from upcall.model.rows import AskRow
+from upcall.model.rows import AskRow, NoticeRow
 from upcall.model.struct import replaced
 from upcall.model.text import visible
 from upcall.model.views import HealthView, Problem, RefusedRecord, RootView
@@ -423,10 +424,26 @@ class Hub:
                 self._hosting.unhost(session_id)
             case WatchProcess(pid, start):
                 self._processes.watch(ProcessIdentity(pid, start), self._asker_died)
+            case Noticed(notice):
+                self._tell_notice(notice)
             case Changed():
                 self._changes.bump()
             case Log(event, facts):
                 self._log.info(event, **facts)
+
+    def _tell_notice(self, notice: NoticeRow) -> None:
+        if not self._screens.count():
+            return
+        view = self.kernel.session_view(notice.session_id)
+        self._screens.tell(
+            "notice",
+            {
+                "session": None if view is None else plain(view),
+                "text": notice.text,
+                "kind": notice.kind,
+                "at_ms": notice.at_ms,
+            },
+        )
 
     def _asker_died(self, process: ProcessIdentity) -> None:
         self.submit(AskerDied(at=self.moment(), pid=process.pid, start=process.start))

@@ -8,8 +8,9 @@ from upcall.core.kernel import Kernel
 from upcall.core.views import notice_view
 from upcall.hub.files import SessionFiles
 from upcall.hub.store.db import Store
+from upcall.model.ids import SessionId
 from upcall.model.platform import LoginKept
-from upcall.model.rows import AskRow
+from upcall.model.rows import AskRow, SessionRow
 from upcall.model.views import AskView, HealthView, NoticeView, SessionView
 
 NOTICES_SEARCHED: Final = 2000
@@ -95,7 +96,11 @@ class HubView:
 
     async def notices(self, limit: int) -> Sequence[NoticeView]:
         """Return the newest notices, newest first."""
-        return [notice_view(row) for row in await self._store.notices(limit)]
+        rows = await self._store.notices(limit)
+        sessions = await sessions_of(
+            self._kernel, self._store, [row.session_id for row in rows]
+        )
+        return [notice_view(row, sessions.get(row.session_id)) for row in rows]
 
     async def file(self, file_id: str) -> tuple[str, str, bytes] | None:
         """Return name, mime and bytes of a session's attachment."""
@@ -127,6 +132,16 @@ class HubView:
 
 async def with_sessions(kernel: Kernel, store: Store, rows: Sequence[AskRow]) -> list[AskView]:
     """Return *rows* as they are shown, with sessions that may have ended long ago."""
-    missing = [row.session_id for row in rows if kernel.session(row.session_id) is None]
-    found = await store.sessions_by_id(missing) if missing else {}
+    found = await sessions_of(kernel, store, [row.session_id for row in rows])
     return [kernel.view(row, found.get(row.session_id)) for row in rows]
+
+
+async def sessions_of(
+    kernel: Kernel, store: Store, ids: Sequence[SessionId]
+) -> dict[str, SessionRow]:
+    """Return the sessions with these ids, from memory where they are, else from the file."""
+    known = {one: kernel.session(one) for one in ids}
+    missing = [one for one, row in known.items() if row is None]
+    found = dict(await store.sessions_by_id(missing)) if missing else {}
+    found.update({one: row for one, row in known.items() if row is not None})
+    return found

@@ -141,6 +141,12 @@ class WatchProcess(msgspec.Struct, frozen=True):
     start: str
 
 
+class Noticed(msgspec.Struct, frozen=True):
+    """A session, or the hub about it, said something that needs no answer."""
+
+    notice: NoticeRow
+
+
 class Changed(msgspec.Struct, frozen=True):
     """Something that views show is different now."""
 
@@ -161,6 +167,7 @@ Release: TypeAlias = (
     | Host
     | Unhost
     | WatchProcess
+    | Noticed
     | Changed
     | Log
 )

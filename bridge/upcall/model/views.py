@@ -86,7 +86,11 @@ class ChannelView(msgspec.Struct, frozen=True):
 
 
 class NoticeView(msgspec.Struct, frozen=True):
-    """Something a session said that nobody has to answer."""
+    """Something a session said that nobody has to answer.
+
+    Attributes:
+        title: the session's title, else its program; the session may have ended long ago.
+    """
 
     id: int
     session_id: str
@@ -96,6 +100,8 @@ class NoticeView(msgspec.Struct, frozen=True):
     file_id: str | None = None
     file_name: str | None = None
     mime: str | None = None
+    title: str | None = None
+    repo: str | None = None
 
 
 class RefusedRecord(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self, assert_never
 
-from upcall.answer import Answer
+from upcall.answer import Answer, AnsweredBy
 from upcall.clock import Clock, SystemClock
 from upcall.core.actions import ActionBook, Ending, Rejected, Repeated, Taken, check_deadline
 from upcall.core.link import Delivered
@@ -93,7 +93,7 @@ class Message:
 
     text: str
     images: tuple[InlineImage, ...] = ()
-    by: By | None = None
+    by: AnsweredBy | None = None
     update_id: int | None = None
 
     def __str__(self) -> str:
@@ -337,6 +337,8 @@ class Session:
         if isinstance(options, str):
             raise InvalidAsk("options: is one text; give a list of labels")
         options = tuple(options)
+        # One moment for all of it: the shortest time-out must not be too short a while later.
+        now_ms = self._now_ms()
         spec = AskSpec(
             question=question,
             options=options,
@@ -346,13 +348,13 @@ class Session:
             max_selected=max_selected,
             free_text=not options if free_text is None else free_text,
             recommended=recommended_index(options, recommended),
-            deadline_at_ms=self._deadline(timeout_s),
+            deadline_at_ms=_deadline(now_ms, timeout_s),
             default=default,
             ask_class="permission" if permission else "question",
             option_details=None if option_details is None else tuple(option_details),
         )
         action = action_id_for(ask_id)
-        frame = self._book.raise_(action, spec, now_ms=self._now_ms())
+        frame = self._book.raise_(action, spec, now_ms=now_ms)
         waiting = Waiting(
             asyncio.get_running_loop().create_future(), timeout_s, self._clock.boot_s()
         )
@@ -398,11 +400,6 @@ class Session:
         if waiting is not None and not waiting.future.done():
             waiting.future.set_result(ending)
         self._changed.set()
-
-    def _deadline(self, timeout_s: float | None) -> int | None:
-        if timeout_s is None:
-            return None
-        return self._now_ms() + round(check_deadline(timeout_s) * 1000)
 
     def _now_ms(self) -> int:
         return self._origin_ms + round((self._clock.boot_s() - self._origin_s) * 1000)
@@ -592,9 +589,8 @@ class Session:
         del connection
         if len(self._messages) >= MAX_UNREAD_MESSAGES:
             return
-        self._messages.append(
-            Message(message.text, message.images, message.by, message.update_id)
-        )
+        by = None if message.by is None else AnsweredBy(message.by.name, message.by.channel)
+        self._messages.append(Message(message.text, message.images, by, message.update_id))
         self._acknowledge(message.update_id, "queued")
         self._arrived.set()
 
@@ -623,3 +619,7 @@ class Session:
     def _check_running(self) -> None:
         if not self._running:
             raise UsageError("the session is not running; use it inside `async with`")
+
+
+def _deadline(now_ms: int, timeout_s: float | None) -> int | None:
+    return None if timeout_s is None else now_ms + round(check_deadline(timeout_s) * 1000)

@@ -208,7 +208,7 @@ class _Asking:
         if sys.stderr is None or not sys.stderr.isatty():
             return
         sys.stderr.write(
-            f"asked {self._spec['id']} - answer in `upcall inbox` or `upcall watch` - "
+            f"asked {self._spec['id']} - answer in `upcall inbox` or `upcall watch`; "
             "Ctrl-C cancels\n"
         )
         sys.stderr.flush()

@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -107,11 +109,43 @@ class Stage:
     def live(self) -> None:
         self.until(lambda: self.one("body").get_attribute("data-live") == "yes", "live")
 
-    def emulate(self, *, width: int = 360, height: int = 740, theme: str = "light") -> None:
+    @contextmanager
+    def before_load(self, script: str) -> Iterator[None]:
+        """Run *script* in every document of the block before the page's own."""
+        assert isinstance(self.page, webdriver.Chrome)
+        added = self.page.execute_cdp_cmd(
+            "Page.addScriptToEvaluateOnNewDocument", {"source": script}
+        )
+        try:
+            yield
+        finally:
+            self.page.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+    @contextmanager
+    def offline(self) -> Iterator[None]:
+        """Cut the browser's network for the block."""
+        assert isinstance(self.page, webdriver.Chrome)
+        self.page.set_network_conditions(offline=True, latency=0, throughput=0)
+        try:
+            yield
+        finally:
+            self.page.delete_network_conditions()
+
+    def emulate(
+        self,
+        *,
+        width: int = 360,
+        height: int = 740,
+        theme: str = "light",
+        motion: str = "no-preference",
+    ) -> None:
         assert isinstance(self.page, webdriver.Chrome)
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        features = [{"name": "prefers-color-scheme", "value": theme}]
+        features = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": motion},
+        ]
         self.page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
@@ -183,6 +217,11 @@ def test_the_terminal_lets_in_the_browser_that_shows_four_characters(stage: Stag
     stage.page.get(url)
     code = stage.until(lambda: stage.one("#sign-in-code").text, "four characters")
     assert len(code) == 4
+    assert stage.one("#sign-in-words").text == (
+        "Run upcall inbox in a terminal: "
+        "it asks whether to sign in the browser that shows these four characters."
+    )
+    assert stage.one("#sign-in-help").text == ""
     stage.call(stage.inbox.sign_in("approve", code))
     stage.live()
     assert "Nothing is asked" in stage.one("#ask-none").text
@@ -277,7 +316,7 @@ def test_declining_and_holding_are_offered_where_they_work(stage: Stage) -> None
         "the way back",
     )
     stage.press(stage.card(ask.id, ".own button:last-child"))
-    stage.state_is(ask.id, "declined by sam on web")
+    stage.state_is(ask.id, "declined by sam on inbox")
     assert [(event.hold, event.decline) for event in stage.answers()] == [
         (True, False),
         (None, True),
@@ -363,15 +402,11 @@ def test_without_a_connection_nothing_is_sent_and_the_draft_is_kept(stage: Stage
     stage.sign_in()
     card = stage.card(ask.id)
     stage.one(card + "textarea").send_keys("draft")
-    assert isinstance(stage.page, webdriver.Chrome)
-    stage.page.set_network_conditions(offline=True, latency=0, throughput=0)
-    try:
+    with stage.offline():
         stage.until(lambda: stage.one("#offline").is_displayed(), "the banner")
         assert "Nothing you press is sent" in stage.one("#offline").text
         stage.press(card + ".go")
         stage.state_is(ask.id, "not sent, no connection")
-    finally:
-        stage.page.delete_network_conditions()
     stage.live()
     assert stage.answers() == []
     stage.press(card + ".go")
@@ -441,6 +476,156 @@ def test_sessions_notices_and_history(stage: Stage) -> None:
     stage.until(lambda: "passed to the session" in stage.one("#session-list").text, "passed")
     (event,) = [event for event in stage.hub.events if isinstance(event, Texted)]
     assert (event.session_id, event.text) == (SESSION.session_id, "look at the log")
+
+
+def test_a_press_on_what_just_appeared_is_refused_in_sight(stage: Stage) -> None:
+    ask = stage.in_hub(
+        lambda hub: hub.raise_ask("Run it?", ask_class="permission", options=("Allow", "Deny"))
+    )
+    stage.sign_in()
+    stage.press(stage.card(ask.id, ".option"))
+    # One script, so that no slow driver makes the half second pass in between.
+    young = stage.page.execute_script(
+        """
+        document.querySelector(".confirm .plain").click();
+        document.querySelector(".card .option").click();
+        const go = document.querySelector(".confirm .go");
+        go.dispatchEvent(new MouseEvent("click", {
+          bubbles: true, cancelable: true, detail: 1, clientX: 100, clientY: 300 }));
+        const hint = document.getElementById("early");
+        return [go.getAttribute("aria-disabled"), getComputedStyle(go).opacity,
+                hint.hidden ? "" : hint.textContent];
+        """
+    )
+    assert young == ["true", "0.55", "just appeared - press again"]
+    assert stage.answers() == []
+    spoken = "return document.getElementById('announce').textContent"
+    stage.until(
+        lambda: stage.page.execute_script(spoken) == "just appeared - press again",
+        "the hint said politely",
+    )
+    assert stage.one("#announce").get_attribute("aria-live") == "polite"
+    go = stage.one(".confirm .go")
+    stage.until(lambda: go.get_attribute("aria-disabled") is None, "ready")
+    assert go.value_of_css_property("opacity") == "1"
+    stage.until(lambda: not stage.one("#early").is_displayed(), "the hint goes")
+    stage.click(go)
+    stage.state_is(ask.id, "the program took it: “Allow”")
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_answered_cards_become_lines_below_what_is_open(stage: Stage, motion: str) -> None:
+    stage.emulate(motion=motion)
+    first, second = stage.in_hub(
+        lambda hub: (hub.raise_ask("Deploy\nit?"), hub.raise_ask("And this?"))
+    )
+    stage.sign_in()
+    stage.press(stage.card(first.id, ".option"))
+    stage.state_is(first.id, "the program took it: “Yes”")
+    assert stage.one("#asks-title").text == "Questions (1)"
+    stage.in_hub(
+        lambda hub: hub.close_ask(
+            second.id, "answered", Selection((1,), ("No",)), AnsweredBy("kim", "web")
+        )
+    )
+    stage.state_is(second.id, "answered by kim on inbox")
+    third = stage.in_hub(lambda hub: hub.raise_ask("New?"))
+    stage.one(stage.card(third.id))
+    assert stage.one("#ask-list > article").get_attribute("data-ask") == third.id
+    stage.until(lambda: len(stage.all("#settled-list li")) == 2, "two lines")
+    assert len(stage.all("#ask-list > article")) == 1
+    assert stage.one("#asks-title").text == "Questions (1)"
+    lines = {
+        str(one.get_attribute("data-settled")): one for one in stage.all("#settled-list li")
+    }
+    assert lines[first.id].text.split("\n") == ["Deploy it?", "“Yes”", "by you"]
+    assert lines[second.id].text.split("\n") == ["And this?", "“No”", "by kim on inbox"]
+    for line in lines.values():
+        assert line.size["height"] < 40
+        assert line.location["y"] > stage.one(stage.card(third.id)).location["y"]
+        animation = line.value_of_css_property("animation-name")
+        assert animation == ("none" if motion == "reduce" else "arrive")
+    stage.press("#settled-away")
+    assert not stage.one("#settled").is_displayed()
+    assert stage.all("#settled-list li") == []
+    stage.one(stage.card(third.id))
+
+
+HANGING = "WebSocket = class { constructor() { this.readyState = 0; } close() {} send() {} };"
+FAILING = """
+WebSocket = class {
+  constructor() { this.readyState = 3; setTimeout(() => this.onclose?.({ code: 1006 })); }
+  close() {}
+};
+"""
+
+
+@pytest.mark.parametrize("broken", [HANGING, FAILING], ids=["hanging", "failing"])
+def test_without_a_websocket_the_page_fills_at_once_and_is_read_again(
+    stage: Stage, broken: str
+) -> None:
+    ask = stage.in_hub(lambda hub: hub.raise_ask("First?"))
+    with stage.before_load(broken):
+        stage.page.get(stage.call(stage.inbox.sign_in("link", None))["url"])
+        assert "First?" in stage.one(stage.card(ask.id)).text
+        assert not stage.one("#ask-loading").is_displayed()
+        later = stage.in_hub(lambda hub: hub.raise_ask("Later?"))
+        stage.one(stage.card(later.id))
+        stage.live()
+        assert stage.one("#link-words").text == "reading every 5 s"
+        assert not stage.one("#offline").is_displayed()
+        stage.press(stage.card(later.id, ".option"))
+        stage.state_is(later.id, "the program took it: “Yes”")
+        stage.page.execute_script("localStorage.setItem('upcall_key', 'wrong')")
+        stage.until(lambda: stage.one("#sign-in").is_displayed(), "signed out is noticed")
+
+
+def test_an_empty_page_says_that_it_loads(stage: Stage) -> None:
+    never = "const real = fetch; fetch = (path, options) => path === '/api/state'"
+    with stage.before_load(HANGING + never + " ? new Promise(() => {}) : real(path, options);"):
+        stage.page.get(stage.call(stage.inbox.sign_in("link", None))["url"])
+        stage.until(lambda: stage.one("#ask-loading").text == "loading…", "loading")
+        assert stage.one("#link-words").text == "loading…"
+        assert not stage.one("#ask-none").is_displayed()
+
+
+def test_a_hub_that_stays_away_is_called_gone_and_may_come_back(stage: Stage) -> None:
+    ask = stage.in_hub(lambda hub: hub.raise_ask())
+    stage.sign_in()
+    banner = stage.one("#offline")
+    with stage.offline():
+        stage.until(lambda: "Nothing you press is sent" in banner.text, "the first words")
+        began = time.monotonic()
+        gone = "The hub is gone. If it was a demo, close this page."
+        stage.until(lambda: banner.text == gone, "the last words")
+        assert time.monotonic() - began > 8
+    stage.live()
+    assert not banner.is_displayed()
+    stage.press(stage.card(ask.id, ".option"))
+    stage.state_is(ask.id, "the program took it: “Yes”")
+
+
+def test_notices_of_ended_sessions_are_headed_by_a_name(stage: Stage) -> None:
+    now = int(time.time() * 1000)
+    ended = "s00000000dead"
+
+    def fill(hub: FakeHub) -> None:
+        hub.session_list = [msgspec.structs.replace(SESSION, title=None, program=None)]
+        hub.notice_list = [
+            NoticeView(1, ended, "info", "one", now, title="release.py"),
+            NoticeView(2, ended, "text", "two", now, repo="shop"),
+            NoticeView(3, ended, "idle", "three", now),
+        ]
+
+    stage.in_hub(fill)
+    stage.emulate(width=1200, height=800)
+    stage.sign_in()
+    heads = [one.text for one in stage.all("#notice-list strong")]
+    assert heads == ["a program", "shop", "release.py"]
+    assert stage.one("#session-list strong").text == "shop"
+    page = stage.one("#inbox").text
+    assert ended not in page
+    assert "inbox: hearing" in page
 
 
 def test_a_keyboard_is_enough(stage: Stage) -> None:

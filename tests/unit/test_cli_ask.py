@@ -43,7 +43,7 @@ def test_prints_the_answer_and_nothing_else(home: "Home", hub: FakeHub) -> None:
     out, err, code = finish(process)
     assert (out, code) == ("yes\n", 0)
     assert err.splitlines() == [
-        f"asked {ask['id']} in inbox (1 tab) - or answer: upcall answer {ask['id']} yes",
+        f"asked {ask['id']} in inbox (1 tab) - or: upcall answer {ask['id']} yes",
         err.splitlines()[1],
     ]
     assert err.splitlines()[1].startswith("yes - Sam on inbox, after ")
@@ -448,8 +448,8 @@ def test_nobody_can_see_it_is_said_at_once(home: "Home", hub: FakeHub) -> None:
     ask = hub.first_ask()
     assert process.stderr is not None
     assert process.stderr.readline() == (
-        f"nobody can see question {ask['id']} yet: no channel is set up and no browser is "
-        f"signed in. Answer: upcall answer {ask['id']} yes. Open the inbox: upcall inbox\n"
+        f"asked {ask['id']} - nobody looks yet: upcall inbox, or "
+        f"upcall answer {ask['id']} yes\n"
     )
     hub.set_channels([{"name": "web", "state": "delivered", "audience": 2, "reason": None}])
     assert process.stderr.readline().startswith(f"asked {ask['id']} in inbox (2 tabs)")

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import runpy
+import socket
 import stat
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 from fakes.hub_line import INBOX_UNSEEN, FakeHub, Refuse
 from fakes.pty_screen import PtyScreen
 from upcall.cli import COMMANDS
+from upcall_discovery import paths
 
 if TYPE_CHECKING:
     from conftest import Home
@@ -367,6 +369,52 @@ def test_inbox_opens_a_browser_without_a_secret_and_asks(
         assert "login=" not in screen.text()
     assert opened.read_text() == "http://127.0.0.1:8737/\n"
     assert logins.approved == approved
+
+
+def test_inbox_ends_when_a_signed_in_page_connects(home: "Home", hub: FakeHub) -> None:
+    hub.channels = INBOX_UNSEEN
+    hub.handlers["login"] = Logins(home.root / "never")
+    tools = home.root / "bin"
+    tools.mkdir()
+    (tools / "xdg-open").write_text("#!/bin/sh\n")
+    (tools / "xdg-open").chmod(stat.S_IRWXU)
+    env = {**home.env, "DISPLAY": ":0", "PATH": f"{tools}:{os.environ['PATH']}"}
+    with PtyScreen(home.argv("inbox"), env, cwd=str(home.root)) as screen:
+        screen.wait_for("opened http://127.0.0.1:8737/")
+        hub.channels = [{"name": "web", "state": "delivered", "audience": 1}]
+        assert screen.finish() == 0
+        assert "the inbox is open in a browser that is signed in" in screen.text()
+
+
+@pytest.mark.parametrize("words", [["asks"], ["inbox"], ["answer", "a012", "yes"]])
+def test_where_only_the_ask_socket_is_no_hub_is_started(home: "Home", words: list[str]) -> None:
+    paths.ensure_private_dir(str(home.state))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(paths.socket_paths(str(home.state))[0])
+        done = home.run(*words)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "upcall: only ask.sock is here; this command needs control.sock\n"
+    )
+    assert [path.name for path in home.state.iterdir()] == ["ask.sock"]
+
+
+def test_a_notice_that_nobody_saw_is_said_to_be_kept(home: "Home", hub: FakeHub) -> None:
+    hub.channels = INBOX_UNSEEN
+    assert home.run("notify", "x").stderr == "kept; nobody has seen it yet\n"
+
+
+def test_doctor_warns_of_a_port_that_another_program_holds(home: "Home", hub: FakeHub) -> None:
+    hub.channels = INBOX_UNSEEN
+    status = hub._op_status(None, {})  # type: ignore[arg-type]
+    status |= {"web_url": "http://127.0.0.1:40123/", "deliveries_waiting": 1}
+    hub.handlers["status"] = lambda client, request: status
+    shown = home.run("doctor").stdout
+    assert "warn  the inbox is on port 40123: another program held 8737" in shown
+    assert "channel inbox: no page open\n" in shown
+    assert "1 message waits" in shown
+    home.write_config("[web]\nport = 40123\n")
+    assert "another program" not in home.run("doctor").stdout
 
 
 # --- completion ------------------------------------------------------------------------------

@@ -1,11 +1,16 @@
 """`upcall demo` with the real hub, web inbox and session."""
 
 import os
+import pwd
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from fakes.pty_screen import PtyScreen
+from upcall.cli.demo import program
 
 if TYPE_CHECKING:
     from conftest import Home
@@ -36,8 +41,33 @@ def test_the_demo_is_answered_on_the_terminal(home: "Home") -> None:
         screen.type("First Light\n")
         screen.wait_for('"First Light"')
         assert screen.finish() == 0
-        assert "demo: done, 3 of 3 answered by you" in screen.text()
+        shown = screen.text()
+        assert "demo: done, 3 of 3 answered by you" in shown
+        assert f"{pwd.getpwuid(os.geteuid()).pw_name} on terminal, after" in shown
     assert not os.listdir(home.env["TMPDIR"])
+
+
+@pytest.mark.parametrize(
+    ("started", "named"),
+    [
+        (".venv/bin/upcall", ".venv/bin/upcall"),
+        ("/elsewhere/bin/upcall", "/elsewhere/bin/upcall"),
+        ("upcall/__main__.py", "bin/python -m upcall"),
+    ],
+)
+def test_what_comes_next_names_the_program_as_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    monkeypatch.setattr(sys, "argv", [started])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
+    assert program() == named
+    tool = tmp_path / "none" / "upcall"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert program() == "upcall"
 
 
 def test_a_demo_that_is_interrupted_leaves_nothing(home: "Home") -> None:
@@ -45,6 +75,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing(home: "Home") -> None:
         screen.wait_for("1 Deploy")
         screen.type("\x03")
         assert screen.finish() == 130
+        assert "demo ended; nothing of it is left" in screen.text()
         assert "Traceback" not in screen.text()
     assert not os.listdir(home.env["TMPDIR"])
 

@@ -54,7 +54,7 @@ def test_an_answer_is_typed_by_number_or_label(
 ) -> None:
     with on_terminal(home, "ask", "Ship it?", *OPTIONS) as screen:
         shown = screen.wait_for(PROMPT)
-        assert "answer here: 1 yes, 2 no - Ctrl-C cancels" in " ".join(shown.split())
+        assert "in inbox (1 tab) - answer here - Ctrl-C cancels" in " ".join(shown.split())
         assert "Ship it?" in shown
         screen.type(typed)
         assert screen.finish() == 0
@@ -78,13 +78,58 @@ def test_stdout_gets_the_answer_though_it_is_a_pipe(home: "Home", hub: FakeHub) 
 def test_enter_alone_and_nonsense_choose_nothing(home: "Home", hub: FakeHub) -> None:
     with on_terminal(home, "ask", "Ship it?", *OPTIONS, "--recommend", "yes") as screen:
         assert "yes  (suggested by the program)" in screen.wait_for(PROMPT)
-        for said, typed in enumerate(("\n", "3\n", "ye\n", "\x04"), 1):
+        for said, typed in enumerate(("\n", "3\n", "ye\n"), 1):
             screen.type(typed)
             screen.wait_for(_times("type a number (1-2) or a label, then Enter", said))
         assert not hub.requests("took")
         screen.type("2\n")
         assert screen.finish() == 0
     assert took(hub)["answer"] == {"indices": [1]}
+
+
+@pytest.mark.parametrize(("typed", "code"), [("Y", 0), ("n", 3)])
+def test_initials_are_yes_and_no_for_confirm(
+    home: "Home", hub: FakeHub, typed: str, code: int
+) -> None:
+    with on_terminal(home, "confirm", "Deploy?") as screen:
+        assert "y or n, then Enter" in screen.wait_for(PROMPT)
+        screen.type(f"{typed}\n")
+        assert screen.finish() == code
+
+
+def test_ctrl_d_says_how_to_leave_on_a_line_of_its_own_once(home: "Home", hub: FakeHub) -> None:
+    with on_terminal(home, "ask", "Ship it?", *OPTIONS) as screen:
+        screen.wait_for(PROMPT)
+        screen.type("\x04")
+        screen.wait_for("\nto leave: Ctrl-C, which cancels the question\n>")
+        screen.type("\x04")
+        screen.wait_for(_times("\n>", 3))
+        assert screen.text().count("to leave") == 1
+        screen.type("yes\n")
+        assert screen.finish() == 0
+
+
+def test_a_losing_prompt_where_nothing_was_typed_speaks_of_no_input(
+    home: "Home", hub: FakeHub
+) -> None:
+    with on_terminal(home, "ask", "Ship it?", *OPTIONS) as screen:
+        screen.wait_for(PROMPT)
+        hub.answer(hub.first_ask()["id"], 1)
+        assert screen.finish() == 0
+        assert 'Sam on inbox answered "no"' in screen.text()
+        assert "not used" not in screen.text()
+        assert screen.modes() == screen.before
+
+
+def test_a_wait_on_a_terminal_says_what_for_and_prints_the_answer_once(
+    home: "Home", hub: FakeHub
+) -> None:
+    ask_id = home.run("ask", "Ship it?", *OPTIONS, "--no-wait", "-q").stdout.strip()
+    with on_terminal(home, "wait", ask_id) as screen:
+        screen.wait_for(f'waiting for "Ship it?" ({ask_id}); Ctrl-C leaves it open')
+        hub.answer(ask_id, 1)
+        assert screen.finish() == 0
+        assert "\nno\nSam on inbox, after " in screen.text()
 
 
 def test_what_was_typed_before_the_prompt_is_thrown_away(home: "Home", hub: FakeHub) -> None:
@@ -203,7 +248,7 @@ def test_a_killed_prompt_leaves_the_terminal_as_it_was(home: "Home", hub: FakeHu
 def test_no_terminal_turns_the_prompt_off(home: "Home", hub: FakeHub) -> None:
     hub.channels = INBOX_UNSEEN
     with on_terminal(home, "ask", "Ship it?", *OPTIONS, "--no-terminal") as screen:
-        screen.wait_for("nobody can see question")
+        screen.wait_for("nobody looks yet")
         screen.type("yes\n")
         hub.answer(hub.first_ask()["id"], 1)
         assert screen.finish() == 0
@@ -217,7 +262,7 @@ def test_a_background_job_does_not_prompt(home: "Home", hub: FakeHub) -> None:
     job = " ".join(home.argv("ask", "Ship", *OPTIONS))
     argv = ["/bin/bash", "-c", f"set -m; {job} & wait $!"]
     with PtyScreen(argv, home.env, cwd=str(home.root)) as screen:
-        screen.wait_for("nobody can see question")
+        screen.wait_for("nobody looks yet")
         hub.answer(hub.first_ask()["id"], 0)
         assert screen.finish() == 0
         assert PROMPT not in screen.text()

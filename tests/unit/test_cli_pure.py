@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upcall.cli import args, choose, quick, results, screen, where
+from upcall.cli import COMMANDS, args, choose, quick, results, screen, where
 from upcall.cli import ask as ask_command
 from upcall.cli.cells import cut, pad, width_of, wrap
-from upcall.cli.errors import Usage
+from upcall.cli.errors import Usage, nearest
 from upcall.cli.inbox import browser_command, forward_line
 
 # --- durations -------------------------------------------------------------------------------
@@ -162,8 +162,7 @@ def test_where_an_ask_is() -> None:
         {"name": "terminal", "state": "delivered", "audience": 0},
     ]
     assert where.asked(ask, channels, here=True) == (
-        "asked a7q2 in telegram (delivered), inbox (1 tab) - "
-        "answer here: 1 yes, 2 no - Ctrl-C cancels"
+        "asked a7q2 in telegram (delivered), inbox (1 tab) - answer here - Ctrl-C cancels"
     )
     assert where.is_seen(channels)
     channels[0] |= {"state": "down", "reason": "name resolution\x1b failed"}
@@ -172,6 +171,52 @@ def test_where_an_ask_is() -> None:
     assert "telegram (down: name resolution\\x1b failed)" in where.asked(
         ask, channels, here=False
     )
+
+
+def test_the_line_of_a_prompt_fits_and_hides_who_does_not_look() -> None:
+    ask = {"id": "a0123456789ab", "options": ["yes", "no"]}
+    web = {"name": "web", "state": "delivered", "audience": 1}
+    watch = {"name": "terminal", "state": "delivered", "audience": 1}
+    line = where.asked(ask, [web, watch], here=True)
+    assert len(line) <= 80
+    assert "in inbox, watch - answer here" in line
+    assert "watch" not in where.asked(ask, [web, watch | {"audience": 0}], here=True)
+    alone = where.asked(ask, [web | {"audience": 0}], here=True)
+    assert alone == "asked a0123456789ab - answer here - Ctrl-C cancels"
+
+
+def test_a_line_is_folded_at_word_borders_and_never_inside_a_command() -> None:
+    line = where.asked({"id": "a0123456789ab", "options": ["Yes"]}, [], here=False)
+    assert [part.replace(screen.GLUE, " ") for part in screen.folded(line, 80)] == [
+        "asked a0123456789ab - nobody looks yet: upcall inbox, or",
+        "upcall answer a0123456789ab Yes",
+    ]
+    assert screen.folded("        some words", 24) == ["        some words"]
+    assert screen.folded("    " + "word " * 8, 30) == [
+        "    " + "word " * 4 + "word",
+        "    word word word",
+    ]
+
+
+def test_a_notice_that_nobody_saw_is_kept() -> None:
+    web = {"name": "web", "state": "delivered", "audience": 0}
+    assert where.told([web]) == "kept; nobody has seen it yet"
+    assert where.told([]) == "kept; nobody has seen it yet"
+    assert where.told([web | {"audience": 2}]) == "told in inbox (2 tabs)"
+    assert where.status(web | {"heard_ms": 1}) == "inbox: no page open"
+
+
+def test_initials_answer_a_permission_of_yes_and_no_only() -> None:
+    ask = {"options": ["Yes", "No"], "class": "permission"}
+    assert choose.read(ask, " Y ") == {"indices": [0]}
+    assert choose.read(ask, "n") == {"indices": [1]}
+    with pytest.raises(choose.NotAnAnswer):
+        choose.read(ask | {"options": ["Yes", "No", "Later"]}, "y")
+
+
+def test_a_mistyped_command_may_be_one_of_two() -> None:
+    assert nearest("aks", COMMANDS) == " - did you mean 'asks' or 'ask'?"
+    assert nearest("zzzzz", COMMANDS) == ""
 
 
 def test_commands_that_are_shown_can_be_pasted() -> None:

@@ -125,6 +125,33 @@ def test_nonsense_is_kept_and_explained() -> None:
     assert "type a number (1-2)" in state.says
 
 
+def test_with_one_question_a_number_begins_its_answer() -> None:
+    state = watching(ask_of())
+    state.key("2")
+    assert (state.typing, state.typed) == (True, "2")
+    assert typed(state, "\n").fields["values"] == ["#2"]
+
+
+def test_only_keys_that_work_are_offered() -> None:
+    shown = "\n".join(watching(ask_of(can_hold=False)).draw(80, 24))
+    assert "h: hold" not in shown
+    assert "h: hold" in "\n".join(watching(ask_of()).draw(80, 24))
+    shown = "\n".join(watching(ask_of(multi=True, options=["a", "b", "c"])).draw(80, 24))
+    assert "several: e.g. 1,3" in shown
+
+
+def test_the_newest_three_notices_stand_below_the_questions() -> None:
+    state = watching(ask_of())
+    for number in range(5):
+        event = {"session": {"title": "build"}, "text": f"step {number}", "kind": "info"}
+        state.take_notice(event | {"at_ms": int(time.time() * 1000)})
+    lines = state.draw(40, 24)
+    (at,) = [i for i, line in enumerate(lines) if line.startswith("- notices -")]
+    assert [line[5:] for line in lines[at + 1 : at + 4]] == [
+        f" build: step {number}" for number in (2, 3, 4)
+    ]
+
+
 # --- drawing ---------------------------------------------------------------------------------
 
 

@@ -10,12 +10,19 @@ import pytest
 from fakes.web_hub import SESSION, FakeHub
 from upcall.model.document import Button, Choices, Heading, Message, Paragraph, Span
 from upcall.model.platform import Place
+from upcall.model.views import NoticeView
 from upcall_adapters.web.config import WebConfig, public_origin
 from upcall_adapters.web.lower import lower
 from upcall_adapters.web.pages import Pages
 from upcall_adapters.web.peers import read_tables, uid_of_listener, uid_of_peer
 from upcall_adapters.web.port import bind, wanted_ports
-from upcall_adapters.web.present import ask_json, file_name, label_shown, label_warning
+from upcall_adapters.web.present import (
+    ask_json,
+    file_name,
+    label_shown,
+    label_warning,
+    state_json,
+)
 from upcall_adapters.web.spec import SPEC
 
 
@@ -234,6 +241,15 @@ def test_letters_that_look_alike_are_told() -> None:
 )
 def test_a_file_name_is_one_harmless_component(name: str, safe: str) -> None:
     assert file_name(name) == safe
+
+
+def test_a_notice_carries_the_name_of_its_session_visibly() -> None:
+    notice = NoticeView(1, "s0", "info", "hi", 5, title="re\u202elease", repo="shop\x1b")
+    body = state_json(
+        asks=[], sessions=[], notices=[notice], health=FakeHub().health(), about={"me": "sam"}
+    )
+    (shown,) = msgspec.json.decode(body)["notices"]
+    assert (shown["title"], shown["repo"]) == ("re\\u202elease", "shop\\x1b")
 
 
 # -- pages

@@ -154,6 +154,8 @@ def _notice(notice: NoticeView) -> dict[str, Any]:
     return {
         "id": notice.id,
         "session_id": notice.session_id,
+        "title": _line(notice.title),
+        "repo": _line(notice.repo),
         "kind": _line(notice.kind),
         "text": text,
         "hidden": hidden,

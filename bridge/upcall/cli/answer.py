@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from upcall.cli import args, exits, results, screen
+from upcall.cli import args, control, exits, results, screen
 from upcall.cli.errors import Usage
-from upcall.line import HubLine, LineError, ensure_hub
+from upcall.line import HubLine, LineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
             "give either a VALUE, or --decline, or --hold, or --no-hold",
             "example: upcall answer a7q2 yes",
         )
-    with ensure_hub(socket="control", note=screen.err) as line:
+    with control.connect() as line:
         try:
             reply = line.request(
                 "answer", ask=given.ask, values=values, decline=given.decline, hold=given.hold

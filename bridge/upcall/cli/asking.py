@@ -26,6 +26,8 @@ UNSEEN_FAILS_S = 60.0
 _TURN_EVERY_S = 0.5
 _LOOK_EVERY_S = 10.0
 _RETRY_EVERY_S = 1.0
+# A page that is loaded again is away for a moment, which is not worth a line.
+_UNSEEN_SAID_S = 5.0
 
 
 class NoHub(Exception):
@@ -71,6 +73,7 @@ class Asking:
         self._output = waiting.watched_output()
         self._unseen_since: float | None = None
         self._said_at = 0.0
+        self._told_unseen = False
         self._mentioned_loss = False
         self._is_silent = False
         self.answered_here = False
@@ -134,7 +137,9 @@ class Asking:
             self._is_silent = True
 
     def _say_where(self) -> None:
-        self._say(where.asked(self._view, self._channels, here=self._prompt is not None))
+        here = self._prompt is not None
+        self._told_unseen = self._unseen_since is not None
+        self._say(where.asked(self._view, self._channels, here=here))
 
     def _take_state(self, answer: dict[str, Any]) -> None:
         found = answer.get("ask")
@@ -222,6 +227,8 @@ class Asking:
         if self._unseen_since is not None:
             now = time.monotonic()
             pauses.append(self._said_at + SAY_AGAIN_S - now)
+            if not self._told_unseen:
+                pauses.append(self._unseen_since + _UNSEEN_SAID_S - now)
             if self._unseen_fails:
                 pauses.append(self._unseen_since + UNSEEN_FAILS_S - now)
         return max(0.0, min(pauses))
@@ -234,10 +241,9 @@ class Asking:
             return result
         if kind == "channels":
             self._channels = event.get("channels") or []
-            was_unseen = self._unseen_since is not None
             self._update_seen()
-            if was_unseen and self._unseen_since is None:
-                self._say(where.asked(self._view, self._channels, here=False))
+            if self._told_unseen and self._unseen_since is None and self._prompt is None:
+                self._say_where()
         elif kind == "held" and self._prompt is None:
             self._say("held: the time limit is stopped" if event.get("held") else "not held")
         return None
@@ -276,7 +282,9 @@ class Asking:
                 "sign a browser in with: upcall inbox",
                 "nobody_reachable",
             )
-        if now - self._said_at >= SAY_AGAIN_S:
+        is_news = not self._told_unseen and now - self._unseen_since >= _UNSEEN_SAID_S
+        if is_news or now - self._said_at >= SAY_AGAIN_S:
+            self._told_unseen = True
             self._say(where.unseen(self._view, self._channels))
 
     def _say(self, words: str) -> None:
@@ -323,7 +331,7 @@ class Asking:
             raise err
         result = err.extra.get("result")
         if isinstance(result, dict) and result.get("outcome") not in {None, "open"}:
-            self._tell_loser(result)
+            self._tell_loser(result, typed=True)
             return result
         if err.code == "invalid_answer":
             prompt.again(err.msg)
@@ -335,7 +343,7 @@ class Asking:
         self._update_seen()
         return None
 
-    def _tell_loser(self, result: dict[str, Any]) -> None:
+    def _tell_loser(self, result: dict[str, Any], *, typed: bool = False) -> None:
         prompt = self._prompt
         if prompt is None or not prompt.is_shown:
             return
@@ -343,9 +351,9 @@ class Asking:
             prompt.clear()
             return
         self.answered_here = True  # told right here, once
+        unused = " Your input was not used." if typed or prompt.has_input() else ""
         prompt.clear(
-            f'{results.by(result)} answered "{results.quote(result)}"'
-            f"{_ago(result)}. Your input was not used."
+            f'{results.by(result)} answered "{results.quote(result)}"{_ago(result)}.{unused}'
         )
 
 

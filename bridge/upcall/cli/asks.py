@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, exits, results, screen
-from upcall.line import ensure_hub
+from upcall.cli import args, control, exits, results, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
     """Run `upcall asks`."""
     given = parser().read(argv)
     limit = args.count(given.limit, "--limit", _MAX_LIMIT)
-    with ensure_hub(socket="control", note=screen.err) as line:
+    with control.connect() as line:
         found = line.request("asks", state=given.state, limit=limit).get("asks") or []
     if given.json:
         screen.document({"asks": found})

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DECLINE = "#decline"
+_INITIALS = {"y": 0, "n": 1}
 
 
 class NotAnAnswer(Exception):
@@ -44,6 +45,8 @@ def read(ask: dict[str, Any], typed: str) -> dict[str, Any]:
         raise NotAnAnswer(_wanted(ask))
     if fold(text) == DECLINE and ask.get("can_decline", True):
         return {"declined": True}
+    if takes_initials(ask) and fold(text) in _INITIALS:
+        return _checked(ask, [_INITIALS[fold(text)]])
     index = _option(options, text)
     if index is not None:
         return _checked(ask, [index])
@@ -54,6 +57,11 @@ def read(ask: dict[str, Any], typed: str) -> dict[str, Any]:
     if ask.get("free_text"):
         return {"text": text}
     raise NotAnAnswer(_wanted(ask))
+
+
+def takes_initials(ask: dict[str, Any]) -> bool:
+    """Tell whether `y` and `n` answer *ask*: a permission whose labels are just Yes and No."""
+    return ask.get("class") == "permission" and ask.get("options") == ["Yes", "No"]
 
 
 def _option(options: list[str], text: str) -> int | None:
@@ -93,6 +101,8 @@ def _checked(ask: dict[str, Any], indices: list[int]) -> dict[str, Any]:
 
 def _wanted(ask: dict[str, Any]) -> str:
     options = ask.get("options") or []
+    if takes_initials(ask):
+        return "type y or n, then Enter"
     if not options:
         return "type your answer, then Enter"
     low, high = number_of(0, options), number_of(len(options) - 1, options)

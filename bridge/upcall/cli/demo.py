@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from upcall.cli.errors import Failure
 from upcall.cli.inbox import forward_line, is_remote
 from upcall.cli.prompt import Prompt
 from upcall.cli.signals import EndingSignals, Interrupted
-from upcall.cli.standalone import wire_answer
+from upcall.cli.standalone import login_name, wire_answer
 from upcall.clock import SystemClock
 from upcall.core.asks import InvalidAnswer
 from upcall.line import LineError, ensure_hub, mint_ask_id
@@ -94,13 +95,29 @@ def run(argv: Sequence[str]) -> int:
                 screen.out(f"demo: a hub of its own in {folder}; nothing of yours is touched")
                 _run_in_folders(auto, signals.numbers)
         except Interrupted as signal:
+            screen.err("demo ended; nothing of it is left")
             return exits.SIGNAL_BASE + signal.number
     took = screen.duration(time.monotonic() - started_at)
     how = "by itself, through the inbox" if auto else "by you"
     screen.out(f"demo: done, {len(QUESTIONS)} of {len(QUESTIONS)} answered {how}, in {took}")
     if not auto:
-        screen.out('next: upcall ask "Which colour?" -o red -o green')
+        screen.out(f'next: {program()} ask "Which colour?" -o red -o green')
     return exits.OK
+
+
+def program() -> str:
+    """Return what a person types for `upcall`, from the folder that we are in."""
+    if shutil.which("upcall"):
+        return "upcall"
+    started = os.path.abspath(sys.argv[0])
+    if os.path.basename(started) == "__main__.py":
+        return f"{shlex.quote(_from_here(os.path.abspath(sys.executable)))} -m upcall"
+    return shlex.quote(_from_here(started))
+
+
+def _from_here(path: str) -> str:
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here) if path.startswith(here) else path
 
 
 def _run_in_folders(auto: bool, numbers: Sequence[int]) -> None:
@@ -238,6 +255,7 @@ class _Demo:
         self._prompt: Prompt | None = None
         self._shown: str | None = None
         self._answered = 0
+        self._answered_here: set[str] = set()
 
     async def run_auto(self, link: str) -> None:
         """Ask, and answer through the inbox's own HTTP interface."""
@@ -251,6 +269,8 @@ class _Demo:
     async def run_with_people(self) -> None:
         """Ask, and wait for people, here or in the browser."""
         self._prompt = Prompt.open()
+        if self._prompt is not None:
+            self._prompt.leaving = "to leave: Ctrl-C, which ends the demo"
         look = asyncio.create_task(self._look(), name="upcall-demo-prompt")
         try:
             async with asyncio.TaskGroup() as group:
@@ -276,7 +296,8 @@ class _Demo:
         except NoAnswer as ended:
             self._tell(ask, f"{ended.code}: that is an outcome too")
         else:
-            self._tell(ask, _words(answer))
+            here = ask["id"] in self._answered_here
+            self._tell(ask, _words(answer, f"{login_name()} on terminal" if here else None))
 
     def _tell(self, ask: dict[str, Any], words: str) -> None:
         self._answered += 1
@@ -317,19 +338,24 @@ class _Demo:
         try:
             given = choose.read({"free_text": not ask["options"], **ask}, typed)
             taken = self._session.answer(
-                ask["id"], wire_answer(given, multi=ask["multi"]), channel="terminal"
+                ask["id"],
+                wire_answer(given, multi=ask["multi"]),
+                channel="terminal",
+                name=login_name(),
             )
         except (choose.NotAnAnswer, InvalidAnswer) as why:
             prompt.again(str(why))
         else:
             prompt.is_shown = not taken
+            if taken:
+                self._answered_here.add(str(ask["id"]))
             self._shown = None
             self._open.pop(str(ask["id"]), None)
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: Answer, here: str | None) -> str:
     chosen = [*answer.labels, *([answer.text] if answer.text is not None else [])]
     said = ", ".join(screen.one_line(text, 60) for text in chosen)
-    by = answer.answered_by
+    by = here or answer.answered_by
     who = f" - {screen.one_line(str(by), 60)}" if by is not None else ""
     return f'"{said}"{who}, after {screen.duration(answer.waited_s)}'

@@ -27,6 +27,7 @@ EPILOG = """example:
 
 exit codes:
   0 nothing is wrong   1 something is; each line says what to do   2 usage"""
+_DEFAULT_PORT = 8737
 _MARKS = {"ok": "ok  ", "warning": "warn", "error": "FAIL"}
 
 
@@ -192,13 +193,45 @@ def _hub(state: str) -> Iterator[Finding]:
         yield Finding("error", str(problem.get("code")), str(problem.get("msg")), recover)
     for channel in status.get("channels") or []:
         yield _channel(channel)
+    yield from _port(status.get("web_url"))
     if status.get("deliveries_waiting"):
         yield Finding(
             "warning",
             "deliveries_waiting",
-            f"{status['deliveries_waiting']} messages wait for their channel",
-            "they go out when it hears again; see: upcall hub status",
+            _waiting_words(int(status["deliveries_waiting"])),
+            "what waits goes out when the channel hears again; see: upcall hub status",
         )
+
+
+def _port(url: object) -> Iterator[Finding]:
+    """Warn if the inbox is not where its browsers remember it."""
+    port = str(url or "").rstrip("/").rpartition(":")[2]
+    if port.isdecimal() and int(port) != _DEFAULT_PORT and not _names_port():
+        yield Finding(
+            "warning",
+            "web_port",
+            f"the inbox is on port {port}: another program held {_DEFAULT_PORT}",
+            f"end that program and: upcall hub restart (or set web.port = {port})",
+        )
+
+
+def _names_port() -> bool:
+    import tomllib
+
+    from upcall.cli.config import config_path
+
+    try:
+        with open(config_path(), "rb") as file:
+            document = tomllib.load(file)
+    except (OSError, ValueError):
+        return False
+    tables = document.get("channels")
+    found = document.get("web") or (tables.get("web") if isinstance(tables, dict) else None)
+    return isinstance(found, dict) and found.get("port") is not None
+
+
+def _waiting_words(count: int) -> str:
+    return f"{count} message{' waits' if count == 1 else 's wait'} for the channel"
 
 
 def _sockets(state: str) -> list[str]:
@@ -227,15 +260,15 @@ def _no_hub(state: str, err: LineError) -> Iterator[Finding]:
 
 def _channel(channel: dict[str, Any]) -> Finding:
     name = str(channel.get("name", "?"))
-    words = where.describe(channel)
     if channel.get("state") == "down":
         reason = channel.get("reason") or "no reason given"
         return Finding(
-            "error", f"channel_{name}", f"channel {words}", f"{reason}; see: upcall hub status"
+            "error",
+            f"channel_{name}",
+            f"channel {where.describe(channel)}",
+            f"{reason}; see: upcall hub status",
         )
-    heard_ms = channel.get("heard_ms")
-    heard = f", last heard {screen.age(heard_ms)} ago" if isinstance(heard_ms, int) else ""
-    return Finding("ok", f"channel_{name}", f"channel {words}{heard}")
+    return Finding("ok", f"channel_{name}", f"channel {where.status(channel)}")
 
 
 def _records() -> Iterator[Finding]:

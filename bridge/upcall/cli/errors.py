@@ -27,6 +27,8 @@ _USAGE_CODES = frozenset(
     }
 )
 
+_ALSO_NEAR = 0.65
+
 
 class Failure(Exception):
     """It could not be done.
@@ -57,11 +59,13 @@ class Usage(Failure):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ` - did you mean ...?` for the nearest of *known*, or nothing."""
+    """Return ` - did you mean ...?` for the nearest one or two of *known*, or nothing."""
     import difflib
 
     found = difflib.get_close_matches(word, list(known), n=1)
-    return f" - did you mean {found[0]!r}?" if found else ""
+    also = difflib.get_close_matches(word, list(known), n=2, cutoff=_ALSO_NEAR)
+    words = " or ".join(repr(one) for one in (also or found))
+    return f" - did you mean {words}?" if words else ""
 
 
 def report(err: Exception, *, as_json: bool) -> int:

@@ -11,15 +11,16 @@ import select
 import sys
 import time
 
-from upcall.cli import args, exits, screen
+from upcall.cli import args, control, exits, screen
 from upcall.cli.errors import Failure
-from upcall.line import HubLine, ensure_hub
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from upcall.line import HubLine
 
 ABOUT = """Open the inbox in a browser. The browser shows four characters and this
 terminal asks whether to sign it in. Where no browser can be opened, print a
@@ -57,7 +58,7 @@ def parser() -> args.Parser:
 def run(argv: Sequence[str]) -> int:
     """Run `upcall inbox`."""
     given = parser().read(argv)
-    with ensure_hub(socket="control", note=screen.err) as line:
+    with control.connect() as line:
         if given.sessions:
             return _list(line, as_json=given.json)
         if given.sign_out_all:
@@ -125,6 +126,7 @@ def _open(line: HubLine, command: list[str]) -> int:
 
     found = _login(line, "browsers")
     url = str(found.get("url"))
+    pages_before = _pages(line)
     known = {str(one.get("code")) for one in found.get("waiting") or []}
     try:
         process = subprocess.Popen(
@@ -139,7 +141,7 @@ def _open(line: HubLine, command: list[str]) -> int:
         screen.err(f"cannot open a browser: {err.strerror}")
         return print_link(line, os.environ, as_json=False)
     screen.err(f"opened {url} - it shows four characters if it is not signed in yet")
-    screen.err("Ctrl-C when it is; or press Enter for a link to copy")
+    screen.err("press Enter for a link to copy")
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
         process.poll()
@@ -152,11 +154,20 @@ def _open(line: HubLine, command: list[str]) -> int:
             known.add(str(browser.get("code")))
             if _approve(line, browser):
                 return exits.OK
+        if _pages(line) > pages_before:
+            screen.err("the inbox is open in a browser that is signed in")
+            return exits.OK
         if select.select([0], [], [], _PAUSE_S)[0]:
             if not sys.stdin.readline():
                 break
             return print_link(line, os.environ, as_json=False)
     raise Failure("no browser was signed in", "for a link to copy: upcall inbox --print")
+
+
+def _pages(line: HubLine) -> int:
+    """Return how many signed-in pages are open."""
+    channels = line.request("status").get("channels") or []
+    return sum(int(c.get("audience") or 0) for c in channels if c.get("name") == "web")
 
 
 def _approve(line: HubLine, browser: dict[str, Any]) -> bool:

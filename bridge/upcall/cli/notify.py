@@ -56,8 +56,7 @@ def run(argv: Sequence[str]) -> int:
     if given.json:
         screen.document({"ok": True, "channels": channels})
     if not given.quiet:
-        places = where.shown(channels)
-        screen.err(f"told in {places}" if places else "told; nobody is looking right now")
+        screen.err(where.told(channels))
     return exits.OK
 
 

@@ -47,16 +47,17 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"  ! {screen.one_line(str(problem.get('msg')), 300)}")
         if problem.get("recover"):
             lines.append(f"    {screen.one_line(str(problem['recover']), 300)}")
-    for channel in status.get("channels") or []:
-        heard_ms = channel.get("heard_ms")
-        heard = f", last heard {screen.age(heard_ms)} ago" if heard_ms else ""
-        lines.append(f"  {where.describe(channel)}{heard}")
+    lines += [f"  {where.status(channel)}" for channel in status.get("channels") or []]
     if status.get("web_url"):
         lines.append(f"  {screen.one_line(str(status['web_url']), 100)} (upcall inbox)")
     sessions, waiting = status.get("sessions") or 0, status.get("deliveries_waiting") or 0
     lines.append(
         f"  {sessions} session{'' if sessions == 1 else 's'}"
-        + (f", {waiting} deliveries waiting" if waiting else "")
+        + (
+            f", {waiting} {'delivery' if waiting == 1 else 'deliveries'} waiting"
+            if waiting
+            else ""
+        )
     )
     return lines
 

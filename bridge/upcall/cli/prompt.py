@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DETAIL_LINES = 12
 _LINE_BYTES = 4096
+_INPUT_COUNT_BYTES = 4
 
 
 class Prompt:
@@ -27,6 +28,7 @@ class Prompt:
     Attributes:
         name: the terminal, such as `/dev/pts/3`.
         is_shown: the question is on the screen.
+        leaving: what Ctrl-D is told, once: how to leave.
     """
 
     def __init__(self, fd: int, name: str) -> None:
@@ -35,6 +37,7 @@ class Prompt:
         self._typed = b""
         self.name = name
         self.is_shown = False
+        self.leaving: str | None = "to leave: Ctrl-C, which cancels the question"
 
     @classmethod
     def open(cls) -> Self | None:
@@ -105,7 +108,11 @@ class Prompt:
         except OSError:
             return None
         if not data:  # Ctrl-D
-            return ""
+            self._typed = b""
+            said = f"{self.leaving}\n" if self.leaving is not None else ""
+            self.leaving = None
+            self._write(f"\n{said}> ")
+            return None
         self._typed += data
         if not self._typed.endswith(b"\n"):
             return None
@@ -115,6 +122,26 @@ class Prompt:
     def again(self, why: str) -> None:
         """Say *why* nothing was sent, and ask again."""
         self._write(f"{screen.visible(why)}\n> ")
+
+    def has_input(self) -> bool:
+        """Tell whether something was typed that no Enter has sent yet."""
+        if self._typed:
+            return True
+        if not self.is_shown or not self.is_foreground():
+            return False
+        try:
+            usual = termios.tcgetattr(self._fd)
+            # In line mode an unfinished line is not counted: for an instant, no line mode.
+            counting = [*usual]
+            counting[3] &= ~termios.ICANON
+            try:
+                termios.tcsetattr(self._fd, termios.TCSANOW, counting)
+                count = fcntl.ioctl(self._fd, termios.FIONREAD, bytes(_INPUT_COUNT_BYTES))
+            finally:
+                termios.tcsetattr(self._fd, termios.TCSANOW, usual)
+        except (termios.error, OSError):
+            return False
+        return any(count)
 
     def clear(self, words: str | None = None) -> None:
         """Take the prompt off the screen, throw away what was typed, and say *words*."""
@@ -170,6 +197,8 @@ def question_lines(ask: dict[str, Any], columns: int) -> list[str]:
 def _how(ask: dict[str, Any], has_options: bool) -> str:
     if not has_options:
         how = "type your answer, then Enter"
+    elif choose.takes_initials(ask):
+        how = "y or n, then Enter"
     elif ask.get("multi"):
         how = "numbers or labels, with commas between, then Enter"
     elif ask.get("free_text"):

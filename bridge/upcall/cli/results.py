@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from upcall.cli import exits, screen
@@ -64,12 +65,19 @@ def by(result: dict[str, Any]) -> str:
     return f"{called} on {place}" if channel else called
 
 
-def told(result: dict[str, Any], *, here: bool) -> str | None:
-    """Return what stderr says of the end, or None if stdout says it all."""
+def told(result: dict[str, Any], *, here: bool, printed: bool = False) -> str | None:
+    """Return what stderr says of the end, or None if stdout says it all.
+
+    Args:
+        result: how the ask ended.
+        here: it was answered on this terminal, which has told it.
+        printed: the answer stands right above these words.
+    """
     outcome = result.get("outcome")
     waited = screen.duration(float(result.get("waited_s") or 0))
     if outcome == "answered":
-        return None if here else f"{quote(result)} - {by(result)}, after {waited}"
+        what = "" if printed else f"{quote(result)} - "
+        return None if here else f"{what}{by(result)}, after {waited}"
     if outcome == "timed_out" and result.get("answer"):
         default = quote(result)
         return (
@@ -96,7 +104,9 @@ def show(result: dict[str, Any], *, as_json: bool, quiet: bool, here: bool = Fal
     else:
         for line in lines(result.get("answer")):
             screen.out(screen.answer_text(str(line)))
-    words = told(result, here=here)
+    printed = not as_json and sys.stdout.isatty() and sys.stderr is not None
+    printed = printed and sys.stderr.isatty()
+    words = told(result, here=here, printed=printed)
     if words is not None and not quiet:
         screen.err(words)
     return exit_code(result)

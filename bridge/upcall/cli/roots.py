@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from upcall.cli import args, exits, screen
+from upcall.cli import args, control, exits, screen
 from upcall.cli.errors import Usage
-from upcall.line import ensure_hub
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
         if given.action == "add" and not os.path.isdir(path):
             raise Usage(f"FOLDER: {given.path!r} is no folder")
         fields["path"] = path
-    with ensure_hub(socket="control", note=screen.err) as line:
+    with control.connect() as line:
         found = line.request("roots", **fields).get("roots") or []
     if given.json:
         screen.document({"roots": found})

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
+GLUE = "\x1f"
+"""A blank at which no line is broken. Escaped text never holds it."""
+
+
 def out(text: str) -> None:
     """Write one line to stdout, which must succeed.
 
@@ -21,11 +25,30 @@ def out(text: str) -> None:
 
 
 def err(text: str) -> None:
-    """Write one line to stderr; when nobody can read it, it is dropped."""
+    """Write one line to stderr, wrapped if that is a terminal.
+
+    When nobody can read it, it is dropped.
+    """
     try:
-        _write(sys.stderr, text)
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        lines = folded(text, width()) if is_terminal else [text]
+        _write(sys.stderr, "\n".join(lines).replace(GLUE, " "))
     except (OSError, ValueError):
         return
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """Return escaped *text* as lines of *columns* cells, cut at blanks; an indent is kept."""
+    if len(text) <= columns and text.isascii() and "\n" not in text:
+        return [text]
+    from upcall.cli.cells import wrap
+
+    lines = []
+    for part in text.split("\n"):
+        indent = part[: len(part) - len(part.lstrip(" "))]
+        room = max(20, columns - len(indent))
+        lines += [indent + line for line in wrap(part[len(indent) :], room)]
+    return lines
 
 
 def document(data: dict[str, Any]) -> None:

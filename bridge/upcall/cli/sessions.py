@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, exits, screen
-from upcall.line import ensure_hub
+from upcall.cli import args, control, exits, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def parser() -> args.Parser:
 def run(argv: Sequence[str]) -> int:
     """Run `upcall sessions`."""
     given = parser().read(argv)
-    with ensure_hub(socket="control", note=screen.err) as line:
+    with control.connect() as line:
         answer = line.request("sessions", all=given.all)
     found = answer.get("sessions") or []
     refused = answer.get("refused") or []

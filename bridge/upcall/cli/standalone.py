@@ -7,6 +7,8 @@ record and shows the question under the same id.
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +156,7 @@ class _Alone:
                 self._ask["id"],
                 wire_answer(given, multi=self._ask["multi"]),
                 channel="terminal",
+                name=login_name(),
             )
         except (choose.NotAnAnswer, InvalidAnswer) as why:
             prompt.again(str(why))
@@ -177,9 +180,9 @@ class _Alone:
         }
         if self._prompt is not None and self._prompt.is_shown and outcome == "answered":
             self.told_here = True
+            unused = " Your input was not used." if self._prompt.has_input() else ""
             self._prompt.clear(
-                f'{results.by(result)} answered "{results.quote(result)}". '
-                "Your input was not used."
+                f'{results.by(result)} answered "{results.quote(result)}".{unused}'
             )
         return result
 
@@ -192,3 +195,11 @@ def wire_answer(given: dict[str, Any], *, multi: bool) -> int | str | Choice | N
         return str(given["text"])
     indices: list[int] = given["indices"]
     return Choice(selected=tuple(indices)) if multi else indices[0]
+
+
+def login_name() -> str:
+    """Return what the person at this terminal is called here."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

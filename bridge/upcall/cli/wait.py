@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
-from upcall.cli import args, exits, results, screen, waiting
+from upcall.cli import args, control, exits, results, screen, waiting
 from upcall.cli.errors import Usage
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.line import LineError, ensure_hub, full_ask_id
@@ -64,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _resolve(text: str) -> str:
     """Return the id that begins with *text*, or belongs to that action."""
-    with ensure_hub(socket="control", note=screen.err) as line:
+    with control.connect() as line:
         known = line.request("asks", state="all", limit=1000).get("asks") or []
     prefix = text.removeprefix("ask:")
     found = [ask["id"] for ask in known if str(ask.get("id", "")).startswith(prefix)]
@@ -83,12 +84,15 @@ def _resolve(text: str) -> str:
 
 def _wait(ask_id: str, *, quiet: bool) -> dict[str, Any] | None:
     output = waiting.watched_output()
-    mentioned = False
+    mentioned = said = False
     while True:
         try:
             with ensure_hub(note=screen.err) as line:
                 ask = line.request("wait", ask=ask_id).get("ask") or {}
                 mentioned = False
+                if not said and not quiet and ask.get("state") != "closed":
+                    said = True
+                    _say_what(ask)
                 while True:
                     event = line.next_event(1.0 if ask.get("state") == "closed" else 0)
                     if event is None and ask.get("state") == "closed":
@@ -106,3 +110,11 @@ def _wait(ask_id: str, *, quiet: bool) -> dict[str, Any] | None:
                 mentioned = True
                 screen.err(f"{screen.visible(err.msg)}; trying again. Ctrl-C ends the wait")
             time.sleep(_RETRY_EVERY_S)
+
+
+def _say_what(ask: dict[str, Any]) -> None:
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    question = screen.one_line(str(ask.get("question", "")), 200)
+    ask_id = screen.one_line(str(ask.get("id", "?")), 40)
+    screen.err(f'waiting for "{question}" ({ask_id}); Ctrl-C leaves it open')

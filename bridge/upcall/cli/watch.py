@@ -7,7 +7,7 @@ import select
 import termios
 import time
 
-from upcall.cli import args, exits, screen
+from upcall.cli import args, control, exits, screen
 from upcall.cli.errors import Failure, Usage
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.cli.watching import (
@@ -21,7 +21,7 @@ from upcall.cli.watching import (
     Watching,
     Wish,
 )
-from upcall.line import HubLine, LineError, ensure_hub
+from upcall.line import HubLine, LineError
 from upcall.line.errors import LOST_CODES
 
 TYPE_CHECKING = False
@@ -78,7 +78,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _connect() -> HubLine:
-    line = ensure_hub(socket="control")
+    line = control.connect(note=None)
     try:
         line.request("watch")
     except BaseException:

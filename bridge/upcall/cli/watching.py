@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MAX_NOTICES = 20
+_NOTICES_SHOWN = 3
 UP, DOWN, ENTER, ESCAPE, BACKSPACE, PAGE_UP, PAGE_DOWN = (
     "up", "down", "enter", "escape", "backspace", "page up", "page down",
 )  # fmt: skip
@@ -51,7 +52,8 @@ class Watching:
         self.channels = list(event.get("channels") or [])
         if self.current() is None:
             if self.typing and self.chosen is not None:
-                self.says = "That question has ended. Your input was not used."
+                unused = " Your input was not used." if self.typed else ""
+                self.says = f"That question has ended.{unused}"
             self.typing, self.typed, self._scroll = False, "", 0
             self.chosen = str(self.asks[0].get("id")) if self.asks else None
 
@@ -59,7 +61,10 @@ class Watching:
         """Take in what a session said."""
         session = event.get("session") or {}
         who = session.get("title") or session.get("program") or session.get("session_id")
-        text = screen.one_line(f"{who}: {event.get('text')}", 400)
+        at_ms = event.get("at_ms")
+        when = screen.clock(at_ms if isinstance(at_ms, int) else int(time.time() * 1000))
+        said = screen.one_line(f"{who}: {event.get('text')}", 400)
+        text = f"{when} {said}"
         self.notices = [*self.notices[1 - _MAX_NOTICES :], text]
 
     def current(self) -> dict[str, Any] | None:
@@ -80,6 +85,8 @@ class Watching:
             self._move(1)
         elif key in {PAGE_UP, PAGE_DOWN}:
             self._scroll = max(0, self._scroll + (5 if key == PAGE_DOWN else -5))
+        elif len(self.asks) == 1 and self._begin_with(key):
+            return None
         elif key.isascii() and key.isdigit() and 1 <= int(key) <= len(self.asks):
             self._look_at(self.asks[int(key) - 1])
         elif key in {ENTER, "a"} and self.current() is not None:
@@ -87,6 +94,16 @@ class Watching:
         elif key in {"d", "h"}:
             return self._special(key)
         return None
+
+    def _begin_with(self, key: str) -> bool:
+        """Begin the answer with the option of that number; Enter still has to send it."""
+        ask = self.current()
+        options = [str(option) for option in (ask or {}).get("options") or []]
+        if not (key.isascii() and key.isdigit() and 1 <= int(key) <= len(options)):
+            return False
+        self.typing, self.says = True, ""
+        self.typed = choose.number_of(int(key) - 1, options)
+        return True
 
     def _special(self, key: str) -> Wish | None:
         ask = self.current()
@@ -169,7 +186,7 @@ class Watching:
         """Return exactly *rows* lines of at most *columns* cells, without escapes."""
         columns, rows = max(20, columns), max(8, rows)
         head = self._head()
-        foot = self._foot(columns)
+        foot = [*self._notice_lines(columns, rows), *self._foot(columns)]
         room = rows - 1 - len(foot)
         listed = self._list(max(1, min(len(self.asks), room // 3)))
         detail = self._detail(columns, room - len(listed) - 1)
@@ -204,7 +221,7 @@ class Watching:
     def _detail(self, columns: int, room: int) -> list[str]:
         ask = self.current()
         if ask is None:
-            return [screen.one_line(text, columns) for text in self.notices[-max(1, room) :]]
+            return []
         lines = [_origin(ask), ""]
         lines += wrap(screen.visible(str(ask.get("question")), newlines=True), columns)
         if ask.get("detail"):
@@ -218,6 +235,8 @@ class Watching:
             tail += wrap(f"  {number:>3} {screen.visible(label)}{mark}", columns)
             if index < len(details) and details[index]:
                 tail += wrap(f"      {screen.visible(details[index])}", columns)
+        if ask.get("multi") and len(options) > 1:
+            tail.append(f"  several: e.g. {_several(options)}")
         if ask.get("note"):
             tail.append(screen.one_line(str(ask["note"]), 300))
         # The choices are always on the screen; what is long above them scrolls.
@@ -232,12 +251,35 @@ class Watching:
 
     def _foot(self, columns: int) -> list[str]:
         if not self.typing:
-            keys = "up/down or number: pick   Enter: answer   d: decline   h: hold   q: quit"
-            return [self.says, keys]
+            return [self.says, self._keys()]
         shown = screen.visible(self.typed)
         while width_of(shown) > columns - 12:
             shown = shown[1:]
         return [self.says or "Enter sends, Escape does not", f"answer > {shown}"]
+
+    def _keys(self) -> str:
+        ask = self.current()
+        keys = []
+        if len(self.asks) > 1:
+            keys = ["up/down or number: pick", "Enter: answer"]
+        elif ask is not None:
+            keys = ["number or Enter: answer" if ask.get("options") else "Enter: answer"]
+        if ask is not None and ask.get("can_decline"):
+            keys.append("d: decline")
+        if ask is not None and ask.get("can_hold"):
+            keys.append("h: hold")
+        return "   ".join([*keys, "q: quit"])
+
+    def _notice_lines(self, columns: int, rows: int) -> list[str]:
+        """Return the newest notices, a line each, as far as the questions leave room."""
+        room = rows // 2 if self.current() is None else min(_NOTICES_SHOWN, rows // 6)
+        newest = self.notices[-room:] if room else []
+        return ["- notices ".ljust(columns, "-"), *newest] if newest else []
+
+
+def _several(options: list[str]) -> str:
+    numbers = [choose.number_of(index, options) for index in (0, min(2, len(options) - 1))]
+    return ",".join(numbers)
 
 
 def _origin(ask: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import choose, screen
+from upcall.cli import screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _NAMES = {"web": "inbox", "terminal": "watch"}
 _VIEWERS = {"web": ("tab", "tabs"), "terminal": ("screen", "screens")}
-_HERE_CHARS = 60
+_EMPTY = {"web": "no page open", "terminal": "no screen open"}
+_LINE_CELLS = 80
 
 
 def name(channel: str) -> str:
@@ -44,45 +45,68 @@ def describe(channel: dict[str, Any]) -> str:
     return f"{called} ({screen.one_line(str(channel.get('state')), 20)})"
 
 
+def status(channel: dict[str, Any]) -> str:
+    """Return how one channel is: `describe`, and when it was heard where that says more."""
+    shown_by = _EMPTY.get(str(channel.get("name")))
+    if shown_by is not None and channel.get("state") != "down" and not _sees(channel):
+        return f"{name(str(channel['name']))}: {shown_by}"
+    heard_ms = channel.get("heard_ms")
+    is_known = isinstance(heard_ms, int) and heard_ms > 0
+    heard = f", last heard {screen.age(int(heard_ms or 0))} ago" if is_known else ""
+    return f"{describe(channel)}{heard}"
+
+
 def shown(channels: list[dict[str, Any]]) -> str:
-    """Return all places that matter: a watch screen only when one is open."""
-    worth = [c for c in channels if c.get("name") != "terminal" or c.get("audience")]
+    """Return the places that matter: none without viewers when another one has some."""
+    seen = is_seen(channels)
+    worth = [c for c in channels if _sees(c) or c.get("name") not in _VIEWERS]
+    if not seen:
+        worth = [c for c in channels if c.get("name") != "terminal"]
     return ", ".join(describe(channel) for channel in worth)
 
 
 def asked(ask: dict[str, Any], channels: list[dict[str, Any]], *, here: bool) -> str:
-    """Return the line that says where the question is, at once."""
+    """Return the line that says where the question is, at once.
+
+    Commands in it hold `screen.GLUE`, so that no line is broken there.
+    """
     ask_id = screen.one_line(str(ask.get("id", "?")), 40)
     if not here and not is_seen(channels):
         return unseen(ask, channels)
-    places = shown(channels)
-    start = f"asked {ask_id}" + (f" in {places}" if places else "")
-    if not here:
-        return f"{start} - or answer: {answer_command(ask)}"
-    options = [str(option) for option in ask.get("options") or []]
-    if not options:
-        return f"{start} - answer here - Ctrl-C cancels"
-    numbered = ", ".join(
-        f"{choose.number_of(i, options)} {screen.one_line(label, 30)}"
-        for i, label in enumerate(options)
-    )
-    listed = f"answer here: {numbered}" if len(numbered) <= _HERE_CHARS else "answer here"
-    return f"{start} - {listed} - Ctrl-C cancels"
+    places = shown(channels) if is_seen(channels) else _others(channels)
+    end = " - answer here - Ctrl-C cancels" if here else f" - or: {_glued(ask)}"
+    line = f"asked {ask_id}" + (f" in {places}" if places else "") + end
+    if len(line) <= _LINE_CELLS or not is_seen(channels):
+        return line
+    names = ", ".join(name(str(c.get("name", "?"))) for c in channels if _sees(c))
+    lost = "".join(f", {describe(c)}" for c in channels if c.get("state") == "down")
+    return f"asked {ask_id} in {names}{lost}{end}"
 
 
 def unseen(ask: dict[str, Any], channels: list[dict[str, Any]]) -> str:
     """Return the line that says that nobody can see the question, and what helps."""
     ask_id = screen.one_line(str(ask.get("id", "?")), 40)
-    others = [c for c in channels if c.get("name") not in _VIEWERS]
-    why = (
-        ", ".join(describe(channel) for channel in others)
-        if others
-        else "no channel is set up and no browser is signed in"
-    )
-    return (
-        f"nobody can see question {ask_id} yet: {why}. "
-        f"Answer: {answer_command(ask)}. Open the inbox: upcall inbox"
-    )
+    others = _others(channels)
+    why = f" ({others})" if others else ""
+    inbox = f"upcall{screen.GLUE}inbox"
+    return f"asked {ask_id} - nobody looks yet{why}: {inbox}, or {_glued(ask)}"
+
+
+def told(channels: list[dict[str, Any]]) -> str:
+    """Return where a notice went."""
+    if is_seen(channels):
+        return f"told in {shown(channels)}"
+    others = _others(channels)
+    return f"kept; nobody has seen it yet{f': {others}' if others else ''}"
+
+
+def _others(channels: list[dict[str, Any]]) -> str:
+    """Return the channels that are no pages or screens of ours."""
+    return ", ".join(describe(c) for c in channels if c.get("name") not in _VIEWERS)
+
+
+def _glued(ask: dict[str, Any]) -> str:
+    return answer_command(ask).replace(" ", screen.GLUE)
 
 
 def answer_command(ask: dict[str, Any]) -> str:

@@ -378,8 +378,21 @@ class Session:
             self._conclude(ending)
         return ending is not None
 
-    def answer(self, ask_id: str, answer: WireAnswer | None, *, channel: str = "local") -> bool:
+    def answer(
+        self,
+        ask_id: str,
+        answer: WireAnswer | None,
+        *,
+        channel: str = "local",
+        name: str | None = None,
+    ) -> bool:
         """Answer an open ask from inside the program; without an answer, decline it.
+
+        Args:
+            ask_id: the ask.
+            answer: what was chosen or written; None declines.
+            channel: where the person was asked.
+            name: who the person is, if the program knows.
 
         Returns:
             False if it was not open any more; somebody was faster.
@@ -388,7 +401,7 @@ class Session:
             InvalidAnswer: the ask does not take it; it stays open.
         """
         ending = self._book.resolve_local(
-            action_id_of(AskId(ask_id)), answer, by=By(channel=channel)
+            action_id_of(AskId(ask_id)), answer, by=By(channel=channel, name=name)
         )
         if ending is not None:
             self._conclude(ending)

@@ -3,8 +3,11 @@
 import { Board } from "./asks.js";
 import { announce, byId, el, renewTimes, setClock, setText, setWords } from "./dom.js";
 import { History, Notices, Sessions } from "./lists.js";
-import { Live, key, post, setKey } from "./net.js";
+import { Live, NO_CONNECTION, key, post, setKey } from "./net.js";
 import { signInByCode, signInByWaiting, takeCode } from "./signin.js";
+import { channelName } from "./words.js";
+
+const GONE_MS = 10000;
 
 const board = new Board({ isReady: () => live.ready, onCount: showCount, onClosed: () => past.refreshSoon() });
 const sessions = new Sessions({ isReady: () => live.ready });
@@ -38,22 +41,39 @@ function showProblems(state) {
   }
   const words = state.channels.map((one) => {
     const pages = one.name === state.channel ? ` (${one.audience === 1 ? "1 page" : `${one.audience} pages`})` : "";
-    return `${one.name}: ${one.state === "down" ? `not hearing${one.reason ? `, ${one.reason}` : ""}` : "hearing"}${pages}`;
+    return `${channelName(one.name)}: ${one.state === "down" ? `not hearing${one.reason ? `, ${one.reason}` : ""}` : "hearing"}${pages}`;
   });
   setText(byId("channels"), words.length ? `Channels: ${words.join("; ")}` : "");
 }
 
+// A hub that restarts is back within seconds; one that stays away has probably ended.
+let lost = null;
+let gone = false;
+function found() {
+  clearTimeout(lost);
+  lost = null;
+  gone = false;
+}
+
 function onLink(ready, words) {
-  byId("link").dataset.state = ready ? "live" : words === "no connection" ? "off" : "wait";
+  byId("link").dataset.state = ready ? "live" : words === NO_CONNECTION ? "off" : "wait";
   setText(byId("link-words"), words);
   document.body.dataset.live = ready ? "yes" : "no";
-  const off = words === "no connection";
-  const banner = byId("offline");
-  if (banner.hidden === off) {
-    banner.hidden = !off;
-    setText(banner, off ? "No connection to the hub. Nothing you press is sent; drafts are kept." : "");
+  if (ready) found();
+  else if (words === NO_CONNECTION && lost === null) {
+    lost = setTimeout(() => {
+      gone = true;
+      showBanner(true);
+    }, GONE_MS);
   }
+  showBanner(words === NO_CONNECTION || gone);
   board.onLink(ready);
+}
+
+function showBanner(off) {
+  byId("offline").hidden = !off;
+  const words = gone ? "The hub is gone. If it was a demo, close this page." : "No connection to the hub. Nothing you press is sent; drafts are kept.";
+  setText(byId("offline"), off ? words : "");
 }
 
 function showCount(open) {
@@ -84,7 +104,8 @@ async function signIn(words) {
   }
   board.clear();
   showCount(0);
-  byId("offline").hidden = true;
+  found();
+  showBanner(false);
   showView("sign-in");
   if (words) announce(words);
   if (await signInByWaiting(() => mine === round)) enter();
@@ -93,7 +114,7 @@ async function signIn(words) {
 function enter() {
   round += 1;
   showView("inbox");
-  onLink(false, "connecting…");
+  onLink(false, "loading…");
   live.start();
   past.refreshSoon();
 }
@@ -127,10 +148,8 @@ addEventListener("hashchange", () => {
   unused = takeCode();
   if (unused && byId("inbox").hidden) signIn();
 });
-setInterval(() => {
-  renewTimes();
-  board.settle();
-}, 5000);
+setInterval(renewTimes, 5000);
+setInterval(() => board.settle(), 1000);
 
 unused = takeCode();
 if (key()) enter();

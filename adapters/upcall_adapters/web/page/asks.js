@@ -1,10 +1,12 @@
 // The open questions: which cards stand where, and when anything may move.
 
-import { announce, appeared, byId, interacting, setText } from "./dom.js";
+import { announce, appeared, byId, el, interacting, setText, theirs } from "./dom.js";
 import { Card } from "./card.js";
 import { get } from "./net.js";
+import { shortEnd } from "./words.js";
 
-const MAX_SETTLED = 4;
+const SETTLED_MS = 6000;
+const MAX_SETTLED = 5;
 
 export class Board {
   constructor({ isReady, onCount, onClosed }) {
@@ -15,13 +17,18 @@ export class Board {
     this.list = byId("ask-list");
     this.bar = byId("new-bar");
     this.bar.addEventListener("click", () => this.showQueued());
+    this.settled = byId("settled-list");
+    byId("settled-away").addEventListener("click", () => this.putAllAway());
   }
 
   clear() {
     this.cards.clear();
     this.queued.clear();
     this.list.replaceChildren();
+    this.putAllAway();
     this.fresh = true;
+    byId("ask-loading").hidden = false;
+    byId("ask-none").hidden = true;
     this.showBar();
   }
 
@@ -51,16 +58,24 @@ export class Board {
     more.hidden = state.more_asks === 0;
     setText(more, state.more_asks ? `${state.more_asks} more wait behind these.` : "");
     this.onCount(state.asks.filter((ask) => ask.state === "open").length + state.more_asks);
+    byId("ask-loading").hidden = true;
+    this.showNone();
+  }
+
+  showNone() {
     byId("ask-none").hidden = this.cards.size + this.queued.size > 0;
   }
 
-  // Oldest first, so what is new goes to the end and moves nothing.
+  // Oldest first, so what is new goes behind what is open and moves none of it.
   insertQueued() {
     const added = [];
+    const cards = [...this.cards.values()];
+    const lastOpen = cards.filter((card) => !card.closed).pop();
+    const before = lastOpen ? lastOpen.node.nextSibling : this.list.firstChild;
     for (const [id, ask] of this.queued) {
       const card = new Card(ask, { isReady: this.isReady, me: () => this.me, remove: (one) => this.remove(one) });
       this.cards.set(id, card);
-      this.list.append(appeared(card.node));
+      this.list.insertBefore(appeared(card.node), before);
       added.push(card);
     }
     this.queued.clear();
@@ -95,20 +110,42 @@ export class Board {
     this.settle();
   }
 
-  // At a quiet moment: queued cards come in, and old settled ones go.
+  // At a quiet moment: queued cards come in, and what ended a while ago becomes a line.
   settle() {
     if (interacting()) return;
     if (this.queued.size) this.insertQueued();
     this.showBar();
-    const settled = [...this.cards.values()].filter((card) => card.closed);
-    for (const card of settled) card.shrink();
-    for (const card of settled.slice(0, -MAX_SETTLED)) this.remove(card);
+    for (const card of [...this.cards.values()]) {
+      if (card.closed && card.endedAt !== null && performance.now() - card.endedAt >= SETTLED_MS) this.collapse(card);
+    }
+  }
+
+  collapse(card) {
+    const [what, by] = card.ask.outcome ? shortEnd(card.ask, card.byMe()) : ["ended", ""];
+    const { question } = card.ask;
+    this.settled.prepend(el("li", { class: "settled-line", "data-settled": card.ask.id, title: [question, what, by].filter(Boolean).join(" - ") },
+      theirs(question, "span", { class: "settled-question" }), theirs(what, "span", { class: "settled-answer" }), by && theirs(by, "span", { class: "settled-by" })));
+    while (this.settled.children.length > MAX_SETTLED) this.settled.lastChild.remove();
+    if (byId("settled").hidden) appeared(byId("settled"));
+    byId("settled").hidden = false;
+    this.remove(card);
+  }
+
+  putAllAway() {
+    const had = byId("settled").contains(document.activeElement);
+    this.settled.replaceChildren();
+    byId("settled").hidden = true;
+    if (had) byId("asks").focus({ preventScroll: true });
   }
 
   remove(card) {
+    const had = card.node.contains(document.activeElement);
     card.node.remove();
     this.cards.delete(card.ask.id);
-    byId("ask-none").hidden = this.cards.size + this.queued.size > 0;
+    this.showNone();
+    if (!had) return;
+    const next = [...this.cards.values()].find((one) => !one.closed);
+    (next ? next.node : byId("asks")).focus({ preventScroll: true });
   }
 }
 

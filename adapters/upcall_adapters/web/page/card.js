@@ -3,7 +3,7 @@
 import { agoTime, announce, appeared, el, leftTime, newKey, setText, theirs } from "./dom.js";
 import { NotSent, Refused, get, post } from "./net.js";
 import { Drafts } from "./drafts.js";
-import { byWords, endWords, quoteLabels } from "./words.js";
+import { byWords, endWords, nameOf, quoteLabels } from "./words.js";
 
 const NOT_SENT = "not sent, no connection";
 
@@ -45,11 +45,10 @@ export class Card {
     const { session } = ask;
     const claims = [session.repo, session.branch && `on ${session.branch}`].filter(Boolean);
     const known = [session.machine, session.program].filter(Boolean);
-    const title = session.title || session.program || session.session_id;
     this.facts.replaceChildren(...[
       el("div", { class: "who" },
         ask.class === "permission" && el("span", { class: "badge" }, "permission"),
-        theirs(title, "strong", { class: "title" }),
+        theirs(nameOf(session), "strong", { class: "title" }),
         ...claims.map((text) => theirs(text, "span", { class: "claim" }))),
       el("p", { class: "known" },
         "asked ", agoTime(ask.raised_ms),
@@ -217,7 +216,7 @@ export class Card {
     this.node.classList.toggle("dead", dead);
     for (const control of this.form.querySelectorAll("button, input, textarea")) {
       if (dead && !control.matches("textarea, .detail")) control.setAttribute("aria-disabled", "true");
-      else control.removeAttribute("aria-disabled");
+      else if (!control.closest(".young")) control.removeAttribute("aria-disabled");
     }
     if (ready && this.wasDead) appeared(this.controls);
     this.wasDead = !ready;
@@ -229,6 +228,7 @@ export class Card {
     this.ask = ask;
     if (old.revision !== ask.revision) {
       this.build();
+      appeared(this.body);
       this.say("The program changed its question. Nothing was sent.", "bad");
       return;
     }
@@ -326,6 +326,7 @@ export class Card {
 
   closing() {
     this.closed = true;
+    this.endedAt = null;
     this.busy = true;
     this.node.dataset.state = "closed";
     this.node.style.minHeight = `${this.node.offsetHeight}px`;
@@ -334,6 +335,7 @@ export class Card {
 
   settle(ask) {
     if (ask) this.ask = ask;
+    this.endedAt = performance.now();
     this.drafts.forget();
     const words = ask ? endWords(ask, this.byMe() ? "me" : null) : "this question has ended";
     this.say(words, ask && ask.outcome === "answered" ? "good" : "over");
@@ -343,10 +345,5 @@ export class Card {
     const done = el("button", { type: "button", class: "plain done" }, "Put away");
     done.addEventListener("click", () => this.remove(this));
     this.node.append(appeared(done));
-  }
-
-  shrink() {
-    this.node.style.minHeight = "";
-    this.node.classList.add("shrunk");
   }
 }

@@ -69,18 +69,49 @@ export const newKey = () => crypto.randomUUID ? crypto.randomUUID()
 // at what was there before. Keys have no such aim and work at once.
 const born = new WeakMap();
 const YOUNG_MS = 500;
-export const appeared = (node) => { born.set(node, performance.now()); return node; };
+const controlsOf = (node) => [...(node.matches("button") ? [node] : []), ...node.querySelectorAll("button, input")];
+const isYoung = (node) => performance.now() - born.get(node) < YOUNG_MS;
+
+export function appeared(node) {
+  born.set(node, performance.now());
+  node.classList.add("young");
+  for (const control of controlsOf(node)) control.setAttribute("aria-disabled", "true");
+  setTimeout(() => ripen(node), YOUNG_MS);
+  return node;
+}
+
+function ripen(node) {
+  if (isYoung(node)) return;
+  node.classList.remove("young");
+  for (const control of controlsOf(node)) {
+    if (!control.closest(".young, .dead")) control.removeAttribute("aria-disabled");
+  }
+}
+
 document.addEventListener("click", (event) => {
   if (event.detail === 0) return;
   for (let node = event.target; node; node = node.parentElement) {
-    const at = born.get(node);
-    if (at !== undefined && performance.now() - at < YOUNG_MS) {
+    if (born.has(node) && isYoung(node)) {
       event.preventDefault();
       event.stopImmediatePropagation();
+      if (event.target.closest("button, input, label, a")) hintAt(event.clientX, event.clientY);
       return;
     }
   }
 }, true);
+
+// Lies over the page next to the finger, since a line in the page would move what is pressed next.
+let hintTimer = null;
+function hintAt(x, y) {
+  const hint = byId("early");
+  hint.hidden = false;
+  const [wide, high] = [hint.offsetWidth, hint.offsetHeight];
+  hint.style.left = `${Math.max(8, Math.min(x - wide / 2, innerWidth - wide - 8))}px`;
+  hint.style.top = `${y - high - 32 > 0 ? y - high - 32 : y + 32}px`;
+  announce(hint.textContent);
+  clearTimeout(hintTimer);
+  hintTimer = setTimeout(() => { hint.hidden = true; }, 2500);
+}
 
 // Whether the person is at something that must not move.
 let lastTouch = -Infinity;

@@ -2,9 +2,8 @@
 
 import { agoTime, appeared, byId, el, newKey, setText, theirs } from "./dom.js";
 import { get, getFile, post } from "./net.js";
-import { endWords } from "./words.js";
+import { endWords, nameOf } from "./words.js";
 
-const nameOf = (session) => session.title || session.program || session.session_id;
 const STATES = { attached: "connected", away: "away", gone: "ended" };
 
 export class Sessions {
@@ -126,7 +125,7 @@ export class Notices {
     }
     for (const notice of [...notices].reverse()) {
       if (this.rows.has(notice.id)) continue;
-      const row = noticeRow(notice, titles.get(notice.session_id) || notice.session_id);
+      const row = noticeRow(notice, notice.title || titles.get(notice.session_id) || notice.repo || "a program");
       this.rows.set(notice.id, row);
       this.box.prepend(row);
     }

@@ -32,7 +32,7 @@ async function request(path, options, timeoutMs = 20000) {
   return response;
 }
 
-export const get = async (path) => (await request(path, {})).json();
+export const get = async (path, timeoutMs) => (await request(path, {}, timeoutMs)).json();
 export const getFile = async (path) => {
   const response = await request(path, {}, 60000);
   return { blob: await response.blob(), image: response.headers.get("X-Upcall-Image") };
@@ -43,9 +43,12 @@ export const post = async (path, body, timeoutMs) => (await request(path, {
 
 const RETRY_MS = [300, 1000, 2000, 4000, 5000];
 const READ_MS = 4000;
+const POLL_MS = 5000;
+export const NO_CONNECTION = "no connection";
 
 // The live connection. `ready` is true only while what the page shows is as the hub said
-// it since the last time that anything could have been missed.
+// it since the last time that anything could have been missed. Where no WebSocket gets
+// through, the state is read every few seconds instead; the hub refuses outdated answers.
 export class Live {
   constructor({ onState, onLink, onSignedOut }) {
     Object.assign(this, { onState, onLink, onSignedOut });
@@ -53,6 +56,8 @@ export class Live {
     this.socket = null;
     this.tries = 0;
     this.reads = 0;
+    this.polls = 0; // how many in a row have worked
+    this.turn = 0; // counts what makes a poll under way outdated
     this.stopped = true;
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.readAgain(); });
     addEventListener("pageshow", (event) => { if (event.persisted) this.reconnect(); });
@@ -64,12 +69,14 @@ export class Live {
     this.stopped = false;
     this.tries = 0;
     this.connect();
+    this.poll();
   }
 
   stop() {
     this.stopped = true;
     clearTimeout(this.timer);
     this.drop();
+    this.endPolling();
   }
 
   mark(ready, words) {
@@ -77,7 +84,7 @@ export class Live {
     this.onLink(ready, words);
   }
 
-  drop() {
+  drop(words = NO_CONNECTION) {
     const socket = this.socket;
     this.socket = null;
     clearTimeout(this.readTimer);
@@ -86,9 +93,47 @@ export class Live {
       socket.close();
     }
     if (!this.stopped) {
-      this.mark(false, "no connection");
+      this.mark(false, words);
       this.again();
+      this.endPolling();
+      this.poll();
     }
+  }
+
+  endPolling() {
+    clearTimeout(this.pollTimer);
+    this.turn += 1;
+    this.polls = 0;
+  }
+
+  // Reads the state now and every few seconds, until the live connection brings it.
+  async poll() {
+    clearTimeout(this.pollTimer);
+    this.turn += 1;
+    const { turn } = this;
+    let state = null;
+    let problem = null;
+    try {
+      state = await get("/api/state", POLL_MS);
+    } catch (caught) {
+      problem = caught;
+    }
+    if (turn !== this.turn || this.stopped) return;
+    if (problem instanceof Refused && problem.status === 401) {
+      this.stop();
+      this.onSignedOut();
+      return;
+    }
+    if (state) {
+      this.polls += 1;
+      this.onState(state);
+      if (this.tries > 0 || this.polls > 1) this.mark(true, "reading every 5 s");
+      else this.mark(false, "connecting…");
+    } else {
+      this.polls = 0;
+      this.mark(false, NO_CONNECTION);
+    }
+    this.pollTimer = setTimeout(() => this.poll(), POLL_MS);
   }
 
   again() {
@@ -100,7 +145,7 @@ export class Live {
   reconnect() {
     if (this.stopped) return;
     this.tries = 0;
-    this.drop();
+    this.drop("connecting…");
   }
 
   readAgain() {
@@ -121,16 +166,15 @@ export class Live {
     if (this.stopped || this.socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(`${scheme}//${location.host}/api/live`);
-    let opened = false;
     let first = true;
     this.socket = socket;
     socket.onopen = () => {
-      opened = true;
       socket.send(JSON.stringify({ key: key() || "" }));
     };
     socket.onmessage = (event) => {
       const message = JSON.parse(event.data);
       if (message.asks !== undefined) {
+        this.endPolling();
         this.onState(message);
         if (first) {
           first = false;
@@ -142,27 +186,22 @@ export class Live {
         this.mark(true, "live");
       }
     };
-    socket.onclose = async (event) => {
+    socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.socket = null;
       clearTimeout(this.readTimer);
-      if (event.code === 4401 || (!opened && await this.refused())) {
+      if (event.code === 4401) {
         this.stop();
         this.onSignedOut();
         return;
       }
-      this.mark(false, "no connection");
       this.again();
+      // Polling goes on until a connection has been live, so it only starts anew after one.
+      // A refused handshake looks like a lost network to a page; these requests tell.
+      if (!first) {
+        this.mark(false, NO_CONNECTION);
+        this.poll();
+      }
     };
-  }
-
-  // A refused handshake looks like a lost network to a page; a plain request tells.
-  async refused() {
-    try {
-      await get("/api/state");
-      return false;
-    } catch (problem) {
-      return problem instanceof Refused && problem.status === 401;
-    }
   }
 }

@@ -48,9 +48,8 @@ export async function signInByWaiting(isWanted) {
       return false;
     }
     show({
-      words: "Your terminal asks whether to sign in the browser that shows",
+      words: "Run `upcall inbox` in a terminal: it asks whether to sign in the browser that shows these four characters.",
       code: asked.code,
-      help: "No such question there? Run `upcall inbox` in a terminal of this computer.",
     });
     const answer = await waitFor(asked.poll, isWanted);
     if (answer === "in") return true;

@@ -7,11 +7,25 @@ export function quoteLabels(labels, text = null) {
   return shown ? `${shown} and the words “${words}”` : `“${words}”`;
 }
 
+// The channel of this page has a name for programs; people know it as the inbox.
+export const channelName = (name) => (name === "web" ? "inbox" : name);
+
 export function byWords(ask) {
   const by = ask.answered_by;
   if (!by) return "somebody";
-  return by.name ? `${by.name} on ${by.channel}` : `another program on this computer, person unknown (${by.channel}),`;
+  const channel = channelName(by.channel);
+  return by.name ? `${by.name} on ${channel}` : `another program on this computer, person unknown (${channel}),`;
 }
+
+// For one line beside the question: the answer, and by whom.
+export function shortEnd(ask, mine) {
+  if (ask.outcome !== "answered" || !ask.answer) return [endWords(ask, mine ? "me" : null), ""];
+  const by = ask.answered_by;
+  return [quoteLabels(ask.answer.labels, ask.answer.text), mine ? "by you" : by && by.name ? `by ${byWords(ask)}` : "person unknown"];
+}
+
+// Whose words these are: a name for eyes, never a bare id.
+export const nameOf = (session) => session.title || session.program || session.repo || "a program";
 
 export function endWords(ask, who) {
   const answer = ask.answer ? quoteLabels(ask.answer.labels, ask.answer.text) : "";

@@ -87,6 +87,10 @@ def ask(
     }
     spec |= {name: value for name, value in more.items() if value is not None}
     _check_texts(question=question, detail=detail, default=default, recommended=recommended)
+    _check_texts(title=title, session=session, key=key)
+    _check_timeout(timeout_s)
+    if default is not None and timeout_s is None:
+        raise _invalid("default: it answers for a time-out, and there is none; give timeout_s")
     _check_texts(**{f"option {number}": label for number, label in enumerate(options, 1)})
     return _Asking(spec, _asker(title, session)).run()
 
@@ -103,6 +107,14 @@ def _check_texts(**texts: object) -> None:
                 raise _invalid(
                     f"{field}: character {place} is U+{ord(char):04X}, which cannot be sent"
                 )
+
+
+def _check_timeout(timeout_s: object) -> None:
+    if timeout_s is None:
+        return
+    fits = isinstance(timeout_s, (int, float)) and 0.1 <= timeout_s <= 365 * 86400
+    if not fits:
+        raise _invalid(f"timeout_s: {timeout_s!r} is not between 0.1 s and 365 days")
 
 
 def _invalid(msg: str) -> Exception:

@@ -3,12 +3,14 @@
 import logging
 import logging.handlers
 import os
+import stat
 from collections.abc import MutableMapping
 from typing import Any, Final
 
 import structlog
 
 from upcall.core.redact import mask
+from upcall.model.errors import HubError
 from upcall.model.text import visible
 
 LOG_BYTES: Final = 5 * 1024 * 1024
@@ -40,10 +42,28 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
     """A rotating log file that nobody else can read, whatever the umask."""
 
     def _open(self) -> Any:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self.baseFilename, flags, 0o600)
+        # Nonblocking, so that a pipe in its place fails instead of waiting for a reader.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            fd = os.open(self.baseFilename, flags, 0o600)
+        except OSError as exc:
+            raise _unsafe(self.baseFilename, exc.strerror or "cannot be opened") from exc
+        info = os.fstat(fd)
+        ours = info.st_uid == os.geteuid() and info.st_nlink == 1
+        if not stat.S_ISREG(info.st_mode) or not ours:
+            os.close(fd)
+            raise _unsafe(self.baseFilename, "is not a file of this user alone")
         os.fchmod(fd, 0o600)
         return os.fdopen(fd, "a", encoding="utf-8", errors="backslashreplace")
+
+
+def _unsafe(path: str, why: str) -> HubError:
+    return HubError(
+        f"the log {visible(path)}: {why}",
+        code="log_unsafe",
+        recover=f"find out who made {visible(path)}, and remove it",
+    )
 
 
 class _ScrubbingFormatter(logging.Formatter):
@@ -78,6 +98,8 @@ def open_log(
     root.addHandler(handler)
     root.setLevel(getattr(logging, level.upper()))
     logging.captureWarnings(capture=True)
+    # What a stranger sends to the inbox's port is no error of ours, and no traceback's worth.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
         logging.getLogger("upcall"),
         processors=[_render],

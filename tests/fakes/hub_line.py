@@ -75,6 +75,7 @@ class FakeHub:
         self.channels: list[Json] = INBOX_SEEN
         self.after_ask: Callable[[Json], object] | None = None
         self.stopped = threading.Event()
+        self._stop_after = False
         self._changed = threading.Condition()
         self._waiters: dict[str, list[tuple[Client, int]]] = {}
         self._watchers: list[tuple[Client, int]] = []
@@ -208,6 +209,8 @@ class FakeHub:
                 answer = self._answer(client, request)
                 if answer is not None:
                     client.send(answer)
+                if self._stop_after:
+                    self.stopped.set()
                 with self._changed:
                     self.seen.append((request["op"], request))
                     self._changed.notify_all()
@@ -371,7 +374,8 @@ class FakeHub:
         }
 
     def _op_stop(self, client: Client, request: Json) -> Json:
-        self.stopped.set()
+        # Only after the answer: who waits for `stopped` closes every connection.
+        self._stop_after = True
         return {}
 
     def _op_reload(self, client: Client, request: Json) -> Json:

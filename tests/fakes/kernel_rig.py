@@ -250,9 +250,17 @@ class Rig:
     def took(self, number: int = 1, **fields: Any) -> int:
         """Let the asker confirm or answer, and return the waiter."""
         waiter = self.waiter()
-        who = fields.pop(
-            "who", Who(identity="1000", name="grace", tty="/dev/pts/1", local=True)
+        row = self.row(number)
+        session = self.kernel.session(row.session_id) if row is not None else None
+        own = Who(
+            identity="1000",
+            name="grace",
+            tty="/dev/pts/1",
+            local=True,
+            pid=session.asker_pid if session is not None else None,
+            pid_start=session.asker_start if session is not None else None,
         )
+        who = fields.pop("who", own)
         self.do(Took(at=self.now, waiter=waiter, ask_id=ask_id(number), who=who, **fields))
         return waiter
 

@@ -11,7 +11,7 @@ from fakes.kernel_rig import ADA, YES_NO, Rig, ask_id, asker, channel
 from upcall.core.kernel import Kernel
 from upcall.model.ask import AskSpec
 from upcall.model.effects import Acknowledge, Respond, Send, ToWaiter
-from upcall.model.events import AskerDied, CancelAsked, WaiterGone
+from upcall.model.events import AskerDied, CancelAsked, Took, WaiterGone
 from upcall.model.frames import Choice
 from upcall.model.ids import SessionId
 from upcall.model.platform import Place, Pressed, Texted, Who
@@ -392,7 +392,11 @@ class Histories(RuleBasedStateMachine):
         for session in SESSIONS:
             rig.down(session, gone=True)
         for row in rig.kernel.open_rows():
-            rig.do(CancelAsked(at=rig.now, waiter=rig.waiter(), ask_id=row.ask_id))
+            # What was handed to its asker already ends by the asker's word.
+            who = Who("1000")
+            took = Took(at=rig.now, waiter=rig.waiter(), ask_id=row.ask_id, who=who)
+            cancel = CancelAsked(at=rig.now, waiter=rig.waiter(), ask_id=row.ask_id)
+            rig.do(took if row.state == "claimed" else cancel)
         for name in ("web", "chat"):
             rig.hears(name)
         rig.arrive_all()

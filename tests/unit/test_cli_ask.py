@@ -254,7 +254,9 @@ def test_an_answer_that_cannot_be_written_is_not_taken(home: "Home", hub: FakeHu
         process.wait(20)
     assert process.returncode == 1
     assert process.stderr is not None
-    assert process.stderr.read() == "upcall: No space left on device\n"
+    assert process.stderr.read() == (
+        "upcall: what was printed could not be written: No space left on device\n"
+    )
     assert not hub.requests("took")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from upcall.log import LOG_FILES, Scrubber, open_log
+from upcall.model.errors import HubError
 
 SECRET = "correct horse battery staple"
 TOKEN = "ghp_" + "a1B2" * 9
@@ -142,9 +143,25 @@ def test_a_link_is_not_followed(tmp_path: Path, path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("untouched")
     path.symlink_to(target)
-    with pytest.raises(OSError, match=r"loop|symbolic"):
+    with pytest.raises(HubError, match=r"loop|symbolic"):
         open_log(str(path), "info", Scrubber())
     assert target.read_text() == "untouched"
+
+
+def test_what_is_not_a_file_of_ours_alone_is_refused(tmp_path: Path, path: Path) -> None:
+    """A pipe would make the hub wait; a second name is somebody else's file."""
+    os.mkfifo(path)
+    with pytest.raises(HubError, match="log"):
+        open_log(str(path), "info", Scrubber())
+    path.unlink()
+    target = tmp_path / "precious"
+    target.write_text("untouched")
+    target.chmod(0o644)
+    os.link(target, path)
+    with pytest.raises(HubError, match="this user alone"):
+        open_log(str(path), "info", Scrubber())
+    assert target.read_text() == "untouched"
+    assert target.stat().st_mode & 0o777 == 0o644
 
 
 def test_old_lines_make_room_and_stay_private(

@@ -212,7 +212,9 @@ class Routes:
         if not token:
             return error_response(404, "not_found", "there is nothing here")
         given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        if not hmac.compare_digest(
+            given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode()
+        ):
             return error_response(401, "unauthorized", "the bearer token is missing or wrong")
         return web.Response(text=metrics_text(self._view.health(), len(self._parts.pages)))
 

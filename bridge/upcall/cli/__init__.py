@@ -6,6 +6,7 @@ exit code. Nothing here ever shows a traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -63,19 +64,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in words[: words.index("--") if "--" in words else len(words)]
     try:
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()
+        return code
     except SystemExit as stop:  # argparse has printed help
         return stop.code if isinstance(stop.code, int) else exits.FAILURE
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # The reader went away. Python would complain again while it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _abandon_stdout()
         return exits.FAILURE
     except Exception as err:  # noqa: BLE001 - the process's edge: words, never a traceback
         from upcall.cli.errors import report
 
+        if isinstance(err, OSError) and err.errno == errno.ENOSPC:
+            _abandon_stdout()
+            print(
+                f"upcall: what was printed could not be written: {err.strerror}",
+                file=sys.stderr,
+            )
+            return exits.FAILURE
         return report(err, as_json=as_json)
+
+
+def _abandon_stdout() -> None:
+    # Python would complain again while it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _run(words: list[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from upcall.cli import args, exits, screen
-from upcall.cli.errors import Usage
+from upcall.cli.errors import Failure, Usage
 from upcall_discovery import paths
 
 TYPE_CHECKING = False
@@ -71,7 +71,12 @@ def _check(file: str | None, *, as_json: bool) -> int:
     if not exists and file is not None:
         raise Usage(f"FILE: there is no {file!r}")
     if exists:
-        load(path)
+        from upcall.hub.plugins import check_channels
+
+        problems = check_channels(load(path))
+        if problems:
+            worst = problems[0]
+            raise Failure(f"{path}: {worst.msg}", worst.recover, worst.code)
     if as_json:
         screen.document({"path": path, "exists": exists, "valid": True})
     else:

@@ -49,6 +49,8 @@ def run(argv: Sequence[str]) -> int:
         raise Usage(f"{given.action} needs a FOLDER", f"example: upcall roots {given.action} .")
     else:
         path = os.path.realpath(os.path.expanduser(args.usable(given.path, "FOLDER")))
+        if not given.path:
+            raise Usage("FOLDER is empty; name a project folder")
         if given.action == "add" and not os.path.isdir(path):
             raise Usage(f"FOLDER: {given.path!r} is no folder")
         fields["path"] = path

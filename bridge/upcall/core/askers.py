@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of
 from upcall.core.ledger import Ledger, plain, result_of
-from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_own
+from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_own, refused_words
 from upcall.core.render import claimed_words, late_words
 from upcall.core.state import HubState, Process, Step
 from upcall.core.views import ask_view, channel_views
@@ -107,6 +107,18 @@ class Askers:
             if not self._state.is_hosted(row.session_id):
                 self._refuse(step, event.waiter, "not_permitted", _NOT_OURS)
                 return
+            claim = self._state.claims.get(row.ask_id)
+            if claim is not None and self._ledger.attached(row.ask_id):
+                # The answer may be in the asker's hands already; it cannot be withdrawn as
+                # well. An asker that ends instead of taking it closes the ask by that.
+                self._refuse(
+                    step,
+                    event.waiter,
+                    "already_answered",
+                    claimed_words(claim, step.at.wall_ms),
+                    result=plain(result_of(row, step.at.wall_ms)),
+                )
+                return
             row = self._ledger.close(step, row, "cancelled", resolved_by="local")
         self._respond(step, event.waiter, result=plain(result_of(row, step.at.wall_ms)))
 
@@ -188,8 +200,11 @@ class Askers:
         if operator is None:
             self._refuse(step, event.waiter, "not_permitted", NOT_OPERATOR)
             return
-        refused = refuse_own(self._state.settings, row, event.who)
+        session = self._state.session(row.session_id)
+        refused = refuse_own(self._state.settings, row, session, event.who)
         if refused is not None:
+            step.audit("refused", row, code=refused[0], detail=event.who.detail)
+            step.notice(row.session_id, "security", refused_words(row, event.who, refused[0]))
             self._refuse(step, event.waiter, *refused)
             return
         selection: Selection | None = None

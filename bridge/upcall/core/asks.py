@@ -56,6 +56,7 @@ def check_ask(spec: AskSpec, *, now_ms: int | None = None) -> AskSpec:
             f"recommended: {spec.recommended} is no option; there are {len(spec.options)}"
         )
     _check_default(spec)
+    _check_permission(spec)
     if now_ms is not None and spec.deadline_at_ms is not None:
         check_deadline((spec.deadline_at_ms - now_ms) / 1000)
     return spec
@@ -159,6 +160,15 @@ def _check_bounds(spec: AskSpec) -> None:
             raise InvalidAsk(f"{field}: {value} is not between {least} and {count}")
     if low is not None and high is not None and low > high:
         raise InvalidAsk(f"min_selected: {low} is more than max_selected, {high}")
+
+
+def _check_permission(spec: AskSpec) -> None:
+    if spec.ask_class != "permission":
+        return
+    if not spec.options:
+        raise InvalidAsk("options: a permission is given by choosing one; there are none")
+    if spec.free_text:
+        raise InvalidAsk("free_text: a permission is given by an option, never by words")
 
 
 def _check_default(spec: AskSpec) -> None:

@@ -9,7 +9,7 @@ from upcall.core.askers import Askers
 from upcall.core.asks import InvalidAnswer, read_answer
 from upcall.core.ledger import LOCAL, Ledger, action_of, resolved_of, result_of
 from upcall.core.outbox import Outbox, can_decline
-from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_local
+from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_local, refused_words
 from upcall.core.render import CHANGED, claimed_words, late_code, late_words
 from upcall.core.sessions import Sessions
 from upcall.core.state import INBOUND_KEPT, HubState, Step
@@ -339,13 +339,8 @@ class People:
             self._state.inbound.popitem(last=False)
 
     def _tell_refused(self, step: Step, row: AskRow, who: Who, code: str) -> None:
-        detail = one_line(who.detail) or "an unknown program"
-        step.audit("refused", row, code=code, detail=detail)
-        step.notice(
-            row.session_id,
-            "security",
-            f"An answer to {row.ask_id} from {detail} was refused ({code}).",
-        )
+        step.audit("refused", row, code=code, detail=one_line(who.detail))
+        step.notice(row.session_id, "security", refused_words(row, who, code))
 
     def _acknowledge(self, step: Step, event: PersonActed, receipt: Receipt) -> None:
         if event.receipt_id:

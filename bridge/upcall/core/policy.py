@@ -6,6 +6,7 @@ from upcall.core.state import KernelSettings
 from upcall.model.frames import sendable
 from upcall.model.platform import Who
 from upcall.model.rows import AskRow, SessionRow
+from upcall.model.text import one_line
 
 SELF_ANSWER_WORDS: Final = (
     "This answer comes from inside the program that asked. "
@@ -51,12 +52,31 @@ def refuse_local(
     return None
 
 
-def refuse_own(settings: KernelSettings, row: AskRow, who: Who) -> tuple[str, str] | None:
+NOT_THE_ASKER: Final = (
+    "Only the program that asked, run by this user, may answer at its own prompt."
+)
+
+
+def refused_words(row: AskRow, who: Who, code: str) -> str:
+    """Return what operators are told of a local answer that was not believed."""
+    detail = one_line(who.detail) or "an unknown program"
+    return f"An answer to {row.ask_id} from {detail} was refused ({code})."
+
+
+def refuse_own(
+    settings: KernelSettings, row: AskRow, session: SessionRow | None, who: Who
+) -> tuple[str, str] | None:
     """Return code and words if an answer at the asker's own prompt is not believed, else None.
 
-    The process is the asker here. Only a person sits at a terminal, so without one, it would
-    have answered itself.
+    Only the process that asked has such a prompt, and only the hub's own user (or root) is
+    a person here: the socket for asking gives nobody else the power to answer. For what
+    makes something run, that process must have a terminal, where a person can sit.
     """
+    asker = (session.asker_pid, session.asker_start) if session is not None else None
+    if (who.pid or 0, who.pid_start or "") != asker or not asker[0]:
+        return "not_permitted", NOT_THE_ASKER
+    if settings.uid and who.identity not in {settings.uid, "0"}:
+        return "not_permitted", NOT_THE_ASKER
     if row.spec.ask_class != "permission" or settings.local_answers == "any":
         return None
     if settings.local_answers == "off":

@@ -52,6 +52,7 @@ class KernelSettings:
         operators: channel name and identity of a person, to the person's name.
         machine: what this machine is called.
         boot_id: this boot; deadlines of another one go by the wall clock.
+        uid: the hub's own user; its programs may answer at their own prompts.
         zone: where people's clocks are, for times in words; without it none are said.
     """
 
@@ -61,6 +62,7 @@ class KernelSettings:
     channels: tuple[ChannelInfo, ...] = ()
     operators: dict[tuple[str, str], str] = field(default_factory=dict)
     local_answers: LocalAnswers = "tty"
+    uid: str = ""
     allow_direct_clients: bool = False
     zone: tzinfo | None = None
 

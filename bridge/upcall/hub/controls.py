@@ -209,7 +209,7 @@ class Controls:
     async def _roots(self, request: dict[str, Any]) -> dict[str, Any]:
         action, path = request["action"], request.get("path")
         if action != "list":
-            if not path or not path.startswith("/"):
+            if not path or not path.startswith("/") or "\0" in path:
                 raise UsageError(f"a root is an absolute path, not {one_line(str(path))!r}")
             await self._hub.change_root(path, gone=action == "remove")
         return {"roots": [plain(view) for view in self._hub.root_views()]}

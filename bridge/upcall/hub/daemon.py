@@ -56,6 +56,8 @@ def main(detached: bool) -> int:
         runtime = paths.runtime_dir()
         lock = HubLock.acquire(state, runtime)
     except (UpcallError, paths.PathProblem) as exc:
+        if not _another_hub_is_known():
+            _write_failure(paths.state_dir(), exc)
         return _failed(exc, stream)
     try:
         return _locked(detached, state, runtime, lock)
@@ -165,6 +167,7 @@ def kernel_settings(
             for channel, identity in operator.identities.items()
         },
         local_answers=config.policy.local_answers,
+        uid=str(os.getuid()),
         allow_direct_clients=config.hub.allow_direct_clients,
         zone=LocalZone(),
     )
@@ -215,11 +218,23 @@ def _write_failure(state: str, exc: Any) -> None:
         started_ms=now_ms,
         protocol=1,
         ended_ms=now_ms,
-        last_error=hub_json.LastError(exc.code, one_line(exc.msg, 500)),
+        last_error=hub_json.LastError(
+            exc.code,
+            one_line(exc.msg, 500),
+            one_line(exc.recover, 500) if exc.recover else None,
+        ),
     )
     # The disk may be what failed; the exit code and the log still say so.
     with contextlib.suppress(OSError, paths.PathProblem):
         hub_json.write(state, failed)
+
+
+def _another_hub_is_known() -> bool:
+    """Tell whether hub.json is a living hub's, which is not ours to overwrite."""
+    known = hub_json.read(paths.state_dir())
+    if known is None or known.ended_ms is not None:
+        return False
+    return liveness.is_alive(liveness.ProcessIdentity(known.pid, known.pid_start))
 
 
 def _failed(exc: Any, stream: Any) -> int:

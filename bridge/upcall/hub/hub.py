@@ -43,7 +43,7 @@ from upcall.model.effects import (
     Unhost,
     WatchProcess,
 )
-from upcall.model.errors import ConfigInvalid, UsageError
+from upcall.model.errors import ConfigInvalid, HubError, UsageError
 from upcall.model.events import (
     Asker,
     AskerDied,
@@ -69,6 +69,7 @@ DAY_S: Final = 86400.0
 FILES_KEPT_MS: Final = 7 * 86_400_000
 EMBEDDED_CHANNELS: Final = frozenset({"web", "terminal"})
 STOP_WITHIN_S: Final = 5.0
+STORE_LOOK_S: Final = 4.0
 
 
 class _Stopped(Exception):
@@ -101,6 +102,7 @@ class Hub:
         self._runtime = RuntimeFolder(runtime_dir, lock, clock=clock, log=log)
         self._config = config
         self._problems = problems
+        self._reload_problem: Problem | None = None
         self._loaded = loaded
         self._log = log
         self._started_ms = clock.wall_ms()
@@ -268,10 +270,14 @@ class Hub:
             config = await asyncio.to_thread(load)
         except ConfigInvalid as exc:
             msg = f"{exc.msg}; the former configuration stays in force"
+            self._reload_problem = Problem(exc.code, msg, exc.recover)
+            self._changes.bump()
             raise ConfigInvalid(msg, code=exc.code, recover=exc.recover) from exc
         except OSError as exc:
             msg = f"the configuration cannot be read: {exc.strerror}; the former stays in force"
             raise ConfigInvalid(msg) from exc
+        self._reload_problem = None
+        self._changes.bump()
         problems = await asyncio.to_thread(check_channels, config)
         changed = changed_tables(self._config, config)
         return {
@@ -291,6 +297,8 @@ class Hub:
         """Return what is true right now."""
         channels = self.kernel.channels()
         degraded = list(self._problems)
+        if self._reload_problem is not None:
+            degraded.append(self._reload_problem)
         degraded += [
             Problem("channel_deaf", f"{view.name}: not hearing - {view.reason or 'starting'}")
             for view in channels
@@ -389,6 +397,7 @@ class Hub:
         tasks.create_task(self._retain(), name="retention")
         tasks.create_task(self._follow_url(), name="inbox-address")
         tasks.create_task(self._presence.keep(), name="hub-json")
+        tasks.create_task(self._watch_store(), name="store-file")
         self._log.info("hub_started", pid=os.getpid(), version=upcall.__version__)
 
     async def _wind_down(self) -> None:
@@ -501,12 +510,37 @@ class Hub:
             or self.kernel.waiting_deliveries() > 0
         )
 
+    async def _watch_store(self) -> None:
+        """A database that was removed or replaced keeps nothing, though it can be written.
+
+        Raises:
+            HubError: `store_gone`; it ends the hub, and the next one starts with what is there.
+        """
+        before = await asyncio.to_thread(_file_mark, self.store.path)
+        while True:
+            await self.clock.sleep(STORE_LOOK_S)
+            if await asyncio.to_thread(_file_mark, self.store.path) != before:
+                raise HubError(
+                    f"the database {visible(self.store.path)} was removed or replaced while "
+                    "the hub ran; what was asked since is lost",
+                    code="store_gone",
+                    recover="ask again; to begin anew on purpose, stop the hub first",
+                )
+
     async def _retain(self) -> None:
         while True:
             now_ms = self.clock.wall_ms()
             await self.store.retain(now_ms)
             await asyncio.to_thread(self._files.sweep, now_ms - FILES_KEPT_MS)
             await self.clock.sleep(DAY_S)
+
+
+def _file_mark(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _real_folder(path: str) -> tuple[str, bool]:

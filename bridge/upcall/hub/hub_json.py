@@ -12,11 +12,12 @@ from upcall_discovery import paths
 _MAX_BYTES: Final = 64 * 1024
 
 
-class LastError(msgspec.Struct, frozen=True):
+class LastError(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the former hub ended by itself."""
 
     code: str
     msg: str
+    recover: str | None = None
 
 
 class HubFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

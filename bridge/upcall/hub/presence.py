@@ -86,5 +86,9 @@ class Presence:
 
 def _last_error(error: Exception) -> hub_json.LastError:
     if isinstance(error, UpcallError | paths.PathProblem):
-        return hub_json.LastError(error.code, one_line(error.msg, 500))
+        return hub_json.LastError(
+            error.code,
+            one_line(error.msg, 500),
+            one_line(error.recover, 500) if error.recover else None,
+        )
     return hub_json.LastError("internal", one_line(repr(error), 500))

@@ -172,10 +172,14 @@ def test_wait_finds_an_ask_of_an_earlier_hub_and_refuses_an_unknown_one() -> Non
     assert rig.error(95) == "unknown_ask"
 
 
+def _own(tty: str | None) -> Who:
+    return Who("1000", "grace", tty=tty, local=True, pid=100, pid_start="s100")
+
+
 def test_the_askers_own_terminal_answers_and_the_card_says_so() -> None:
     rig = Rig()
     waiter = rig.ask()
-    who = Who("1000", "grace", "pid 7, bash, pts/1", tty="/dev/pts/1", local=True)
+    who = replaced(_own("/dev/pts/1"), detail="pid 7, bash, pts/1")
     took = rig.took(local=True, indices=(1,), who=who)
     row = rig.only("closed")
     assert row.answer == Selection((1,), ("no",))
@@ -248,7 +252,7 @@ def test_a_permission_at_the_askers_own_prompt_needs_a_terminal(
 ) -> None:
     rig = Rig(local_answers=policy)
     rig.ask(spec=replaced(YES_NO, ask_class="permission"))
-    waiter = rig.took(local=True, indices=(0,), who=Who("1000", "grace", tty=tty, local=True))
+    waiter = rig.took(local=True, indices=(0,), who=_own(tty))
     if code is None:
         assert rig.only().state == "closed"
     else:
@@ -280,17 +284,43 @@ def test_cancel_closes_once_and_says_how_it_stands_later() -> None:
         assert fields["result"]["outcome"] == "cancelled"
 
 
-def test_cancel_of_a_claimed_ask_withdraws_the_claim_and_tells_the_person() -> None:
+def test_an_answer_that_was_handed_to_the_asker_cannot_be_cancelled_any_more() -> None:
+    """The asker may have used it: one ask, one truth."""
     rig = Rig()
     waiter = rig.ask()
     local = Who("1000", "grace", "pid 9", local=True, tty="/dev/pts/2")
     assert rig.answer(on="terminal", who=local) is None
     number = rig.last_receipt
     rig.do(CancelAsked(at=rig.now, waiter=90, ask_id=ask_id(1)))
-    assert rig.only().outcome == "cancelled"
+    assert rig.error(90) == "already_answered"
+    assert rig.only().state == "claimed"
+    rig.took()
+    assert rig.only().outcome == "answered"
     receipt = next(r.receipt for r in rig.of(Acknowledge) if r.receipt_id == number)
-    assert (receipt.ok, receipt.code) == (False, "already_answered")
+    assert receipt.ok
     assert len(rig.told(waiter)) == 1
+
+
+def test_a_claimed_ask_whose_asker_is_not_there_can_be_cancelled() -> None:
+    rig = Rig()
+    rig.ask()
+    rig.restart()
+    rig.answer()
+    assert rig.only().state == "claimed"
+    rig.do(CancelAsked(at=rig.now, waiter=90, ask_id=ask_id(1)))
+    assert rig.only().outcome == "cancelled"
+
+
+def test_only_the_program_that_asked_answers_at_its_own_prompt() -> None:
+    rig = Rig(uid="1000")
+    rig.ask()
+    other = Who("1000", "grace", tty="/dev/pts/1", local=True, pid=101, pid_start="s101")
+    assert rig.error(rig.took(local=True, indices=(0,), who=other)) == "not_permitted"
+    foreign = Who("65534", "nobody", tty="/dev/pts/1", local=True, pid=100, pid_start="s100")
+    assert rig.error(rig.took(local=True, indices=(0,), who=foreign)) == "not_permitted"
+    assert rig.only().state == "open"
+    rig.took(local=True, indices=(0,))
+    assert rig.only().outcome == "answered"
 
 
 def test_an_asker_that_leaves_makes_its_ask_unreachable_at_once() -> None:

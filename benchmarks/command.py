@@ -71,7 +71,11 @@ def _answer_all(place: Place, stop: threading.Event) -> None:
     watch.send("watch")
     answered: set[str] = set()
     while not stop.is_set():
-        for ask in watch.read().get("asks", ()):
+        try:
+            screen = watch.read()
+        except ConnectionError:
+            return
+        for ask in screen.get("asks", ()):
             if ask["state"] == "open" and ask["id"] not in answered:
                 answered.add(ask["id"])
                 answer.send("answer", ask=ask["id"], values=["Yes"])

@@ -450,8 +450,8 @@ def test_nobody_can_see_it_is_said_at_once(home: "Home", hub: FakeHub) -> None:
     ask = hub.first_ask()
     assert process.stderr is not None
     assert process.stderr.readline() == (
-        f"asked {ask['id']} - nobody looks yet: upcall inbox, or "
-        f"upcall answer {ask['id']} yes\n"
+        f"nobody can see question {ask['id']} yet: no channel is set up and no browser is "
+        f"signed in. Answer: upcall answer {ask['id']} yes. Open the inbox: upcall inbox\n"
     )
     hub.set_channels([{"name": "web", "state": "delivered", "audience": 2, "reason": None}])
     assert process.stderr.readline().startswith(f"asked {ask['id']} in inbox (2 tabs)")

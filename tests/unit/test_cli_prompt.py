@@ -248,7 +248,7 @@ def test_a_killed_prompt_leaves_the_terminal_as_it_was(home: "Home", hub: FakeHu
 def test_no_terminal_turns_the_prompt_off(home: "Home", hub: FakeHub) -> None:
     hub.channels = INBOX_UNSEEN
     with on_terminal(home, "ask", "Ship it?", *OPTIONS, "--no-terminal") as screen:
-        screen.wait_for("nobody looks yet")
+        screen.wait_for("nobody can see question")
         screen.type("yes\n")
         hub.answer(hub.first_ask()["id"], 1)
         assert screen.finish() == 0
@@ -262,7 +262,7 @@ def test_a_background_job_does_not_prompt(home: "Home", hub: FakeHub) -> None:
     job = " ".join(home.argv("ask", "Ship", *OPTIONS))
     argv = ["/bin/bash", "-c", f"set -m; {job} & wait $!"]
     with PtyScreen(argv, home.env, cwd=str(home.root)) as screen:
-        screen.wait_for("nobody looks yet")
+        screen.wait_for("nobody can see question")
         hub.answer(hub.first_ask()["id"], 0)
         assert screen.finish() == 0
         assert PROMPT not in screen.text()

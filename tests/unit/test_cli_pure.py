@@ -188,8 +188,9 @@ def test_the_line_of_a_prompt_fits_and_hides_who_does_not_look() -> None:
 def test_a_line_is_folded_at_word_borders_and_never_inside_a_command() -> None:
     line = where.asked({"id": "a0123456789ab", "options": ["Yes"]}, [], here=False)
     assert [part.replace(screen.GLUE, " ") for part in screen.folded(line, 80)] == [
-        "asked a0123456789ab - nobody looks yet: upcall inbox, or",
-        "upcall answer a0123456789ab Yes",
+        "nobody can see question a0123456789ab yet: no channel is set up and no browser",
+        "is signed in. Answer: upcall answer a0123456789ab Yes. Open the inbox:",
+        "upcall inbox",
     ]
     assert screen.folded("        some words", 24) == ["        some words"]
     assert screen.folded("    " + "word " * 8, 30) == [

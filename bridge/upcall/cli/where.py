@@ -87,9 +87,12 @@ def unseen(ask: dict[str, Any], channels: list[dict[str, Any]]) -> str:
     """Return the line that says that nobody can see the question, and what helps."""
     ask_id = screen.one_line(str(ask.get("id", "?")), 40)
     others = _others(channels)
-    why = f" ({others})" if others else ""
+    why = others or "no channel is set up and no browser is signed in"
     inbox = f"upcall{screen.GLUE}inbox"
-    return f"asked {ask_id} - nobody looks yet{why}: {inbox}, or {_glued(ask)}"
+    return (
+        f"nobody can see question {ask_id} yet: {why}. "
+        f"Answer: {_glued(ask)}. Open the inbox: {inbox}"
+    )
 
 
 def told(channels: list[dict[str, Any]]) -> str:

@@ -29,15 +29,20 @@ def test_the_demo_answers_itself_without_a_terminal_and_leaves_nothing(home: "Ho
     assert not home.state.exists()
 
 
+def _prompts(text: str, question: str) -> bool:
+    return question in text and text.rstrip().endswith(">")
+
+
 def test_the_demo_is_answered_on_the_terminal(home: "Home") -> None:
     with PtyScreen(home.argv("demo"), home.env, cwd=str(home.root), columns=100) as screen:
-        assert "#login=" in screen.wait_for("1 Deploy")
+        # What is typed before the prompt is drawn is thrown away, so wait for the prompt.
+        assert "#login=" in screen.wait_for(lambda text: _prompts(text, "1 Deploy"))
         screen.type("1\n")
         screen.wait_for("1/3")
-        screen.wait_for("1 Old logs")
+        screen.wait_for(lambda text: _prompts(text, "1 Old logs"))
         screen.type("1, 3\n")
         screen.wait_for("2/3")
-        screen.wait_for(lambda text: text.rstrip().endswith(">") and "called?" in text)
+        screen.wait_for(lambda text: _prompts(text, "called?"))
         screen.type("First Light\n")
         screen.wait_for('"First Light"')
         assert screen.finish() == 0

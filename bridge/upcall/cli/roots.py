@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ABOUT = """Project folders whose sessions the hub reads, beside those that publish in
 your runtime folder: <root>/.upcall/state/sdk and <root>/.gjc/state/sdk."""
 EPILOG = """examples:
-  upcall roots add ~/work/shop
+  upcall roots add ~/projects/shop
   upcall roots list
 
 exit codes:

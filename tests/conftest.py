@@ -6,6 +6,7 @@ the tests, and socket paths stay short. `home` gives one test a further set of i
 """
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -14,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -306,9 +306,9 @@ def _end(process: ProcessIdentity, number: signal.Signals) -> bool:
             os.kill(process.pid, number)
         if handle is not None:
             return bool(select.select([handle], [], [], _END_WITHIN_S)[0])
-        until = time.monotonic() + _END_WITHIN_S  # no other way to wait for another's child
-        while identify(process.pid) == process and time.monotonic() < until:
-            time.sleep(0.02)
+        psutil = importlib.import_module("psutil")  # installed only where it is needed
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+            psutil.Process(process.pid).wait(_END_WITHIN_S)
         return identify(process.pid) != process
     finally:
         if handle is not None:

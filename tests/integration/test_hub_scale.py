@@ -187,7 +187,7 @@ async def main():
         print("up", flush=True)
         while not ask.done():
             await session.stream("x" * 50_000, final=False)
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
         print("answer", await ask, flush=True)
 
 asyncio.run(main())

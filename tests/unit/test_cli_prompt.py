@@ -340,22 +340,26 @@ def test_without_any_hub_a_client_of_the_wire_can_answer(home: "Home") -> None:
     while "without a hub" not in process.stderr.readline():
         pass
     program = (
-        "import asyncio, glob, sys\n"
+        "import asyncio, os, sys\n"
         "from upcall.client import SessionClient\n"
         "from upcall_discovery.record import parse\n"
+        "from upcall_discovery.watch import Watch\n"
         "async def main():\n"
-        "    while not (found := glob.glob(sys.argv[1] + '/sessions/*.json')):\n"
-        "        await asyncio.sleep(0.05)\n"
-        "    data = open(found[0], 'rb').read()\n"
-        "    record = parse(data, found[0].rpartition('/')[2])\n"
+        "    folder = sys.argv[1]\n"
+        "    async with Watch([folder], sleep=asyncio.sleep) as watch:\n"
+        "        while not (found := [n for n in os.listdir(folder) if n.endswith('.json')]):\n"
+        "            await anext(watch)\n"
+        "    with open(os.path.join(folder, found[0]), 'rb') as file:\n"
+        "        record = parse(file.read(), found[0])\n"
         "    async with SessionClient.from_record(record) as client:\n"
+        "        frames = aiter(client)\n"
         "        while not client.asks():\n"
-        "            await asyncio.sleep(0.05)\n"
+        "            await anext(frames)\n"
         "        await client.reply(client.asks()[0].id, 'yes')\n"
         "asyncio.run(main())\n"
     )
     answerer = subprocess.run(
-        [sys.executable, "-P", "-c", program, str(home.runtime)],
+        [sys.executable, "-P", "-c", program, str(home.runtime / "sessions")],
         env=home.env, capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert answerer.returncode == 0, answerer.stderr

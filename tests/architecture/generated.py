@@ -31,7 +31,8 @@ def _completion(shell: str) -> Callable[[], str]:
 
 @cache
 def _scripts() -> dict[str, str]:
-    path = str(ROOT / "config" / "completion" / "generate.py")
+    # By its path: this file also runs by itself, where `tests` is not on the path.
+    path = str(Path(__file__).with_name("completion.py"))
     scripts: dict[str, str] = runpy.run_path(path)["scripts"]()
     return scripts
 
@@ -46,8 +47,7 @@ FILES: Final[dict[str, Callable[[], str]]] = {
     "config/schema/config.schema.json": config_schema,
     "config/schema/frames.schema.json": frames_schema,
     **{
-        f"{folder}/upcall.{shell}": _completion(shell)
-        for folder in ("config/completion", "bridge/upcall/cli/completions")
+        f"bridge/upcall/cli/completions/upcall.{shell}": _completion(shell)
         for shell in ("bash", "zsh", "fish")
     },
 }

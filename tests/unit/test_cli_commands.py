@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import runpy
 import socket
 import stat
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from architecture.completion import scripts
 from fakes.hub_line import INBOX_UNSEEN, FakeHub, Refuse
 from fakes.pty_screen import PtyScreen
 from upcall.cli import COMMANDS
@@ -22,7 +22,6 @@ from upcall_discovery import paths
 if TYPE_CHECKING:
     from conftest import Home
 
-ROOT = Path(__file__).parents[2]
 EVIL = "\x1b]0;pwned\x07\x1b[2J"
 
 
@@ -421,11 +420,8 @@ def test_doctor_warns_of_a_port_that_another_program_holds(home: "Home", hub: Fa
 
 
 def test_completion_scripts_are_those_of_the_parsers(home: "Home") -> None:
-    generate = runpy.run_path(str(ROOT / "config" / "completion" / "generate.py"))
-    for shell, text in generate["scripts"]().items():
-        packaged = home.run("completion", shell).stdout
-        assert packaged == text, "run: python config/completion/generate.py"
-        assert (ROOT / "config" / "completion" / f"upcall.{shell}").read_text() == text
+    for shell, text in scripts().items():
+        assert home.run("completion", shell).stdout == text, "run: make generate"
     assert home.run("completion", env={"SHELL": "/bin/bash"}).stdout
     assert home.run("completion", env={"SHELL": "/bin/csh"}).returncode == 2
 

@@ -34,7 +34,7 @@ setup: $(READY)
 	@:
 
 demo: $(READY)
-	@$(PY) -m upcall demo $(ARGS)
+	@$(PY) -P -m upcall demo $(ARGS)
 
 test: $(READY)
 	@$(PY) -m pytest -q -n $(WORKERS) -m 'not long' $(ARGS)

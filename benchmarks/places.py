@@ -121,9 +121,9 @@ class Recorder:
         ref = await self._inner.post(place, body, key)
         os.write(1, b"post %s %d\\n" % (key.key.encode(), now))
         return ref
-def load(config):
+def load(config, sources=None):
     import dataclasses
-    loaded, problems = real(config)
+    loaded, problems = real(config, sources)
     out = []
     for one in loaded:
         if one.name != "web" and "web-only" in sys.argv: continue

@@ -8,8 +8,8 @@
 Inside a program that runs `asyncio`, use `Session`.
 """
 
-from __future__ import annotations
-
+# No import at all, `__future__` included: with `python -m upcall` the working folder is the
+# first place to be searched until `__main__` has run.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from upcall.answer import Answer

@@ -35,6 +35,7 @@ def ask(
     title: str | None = None,
     session: str | None = None,
     key: str | None = None,
+    secret: bool = False,
 ) -> Answer:
     """Ask a question and block until it is answered.
 
@@ -55,6 +56,8 @@ def ask(
         title: what the asking program is called.
         session: asks with one name share a conversation (or $UPCALL_SESSION).
         key: asking again with the same key finds the same question and its answer.
+        secret: the answer is words that are shown to nobody and kept nowhere; people type
+            them in the inbox or at a terminal. Takes no options, default or key.
 
     Returns:
         The answer. With a default, a time-out returns it with outcome `timed_out`.
@@ -84,6 +87,7 @@ def ask(
         "timeout_s": timeout_s,
         "default": default,
         "key": key,
+        "secret": secret or None,
     }
     spec |= {name: value for name, value in more.items() if value is not None}
     _check_texts(question=question, detail=detail, default=default, recommended=recommended)
@@ -245,11 +249,14 @@ def _cancel(line: HubLine, ask_id: str, err: BaseException) -> None:
 
 
 def _answer(result: dict[str, Any]) -> Answer:
-    if result.get("answer"):
+    answer = result.get("answer")
+    if answer and not answer.get("secret"):
         return Answer.from_result(result)
     from upcall.model import errors
 
     outcome = str(result.get("outcome"))
+    if answer and answer.get("secret"):
+        raise errors.Unreachable("the secret was given out before, to this ask's first asker")
     words = {
         "declined": "declined, not answered",
         "timed_out": f"no answer within {result.get('waited_s') or 0:g} s "

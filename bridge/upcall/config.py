@@ -7,14 +7,15 @@ disables that channel and leaves the others running; any other error is the whol
 import difflib
 import os
 import re
-import stat
 import tomllib
 from typing import Any, Final, Literal
 
 import msgspec
 
 from upcall.model.errors import ConfigInvalid
+from upcall.model.network import read_proxy
 from upcall.model.text import one_line, visible
+from upcall.secrets import is_source
 from upcall_discovery import paths
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
@@ -56,9 +57,58 @@ class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         local_answers: which answers of local programs to permission asks are believed: from a
             terminal outside the asker (`tty`), `any`, or none (`off`).
+        allow_defaults: programs may name an answer for the case that nobody answers in time.
     """
 
     local_answers: Literal["tty", "any", "off"] = "tty"
+    allow_defaults: bool = True
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[network]`.
+
+    Attributes:
+        proxy: what connections to other computers go through, `http://HOST:PORT`, or where
+            that is kept if it has a login; absent: they go straight. The environment's proxy
+            variables are not used, and this computer is never reached through a proxy.
+    """
+
+    proxy: str | dict[str, str] | None = None
+
+    # The address can hold a password.
+    def __repr__(self) -> str:
+        return f"NetworkConfig(proxy={None if self.proxy is None else '***'})"
+
+
+class RetentionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[retention]`: how long what is over is kept, in days.
+
+    Attributes:
+        text_days: questions, details, answers and notices.
+        files_days: files that sessions attached.
+        audit_days: lines of the audit, which hold no text.
+    """
+
+    text_days: int = 30
+    files_days: int = 7
+    audit_days: int = 400
+
+    def __post_init__(self) -> None:
+        for name in ("text_days", "files_days", "audit_days"):
+            if not 1 <= getattr(self, name) <= 3650:
+                raise ValueError(f"{name} is between 1 and 3650 days")
+        if self.audit_days < self.text_days:
+            raise ValueError("audit_days is at least text_days: a text needs its line")
+
+
+class PublishConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[publish]`.
+
+    Attributes:
+        project_token: sessions that publish beside their project put their token there too.
+    """
+
+    project_token: bool = False
 
 
 class RedactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,11 +142,24 @@ class Config(msgspec.Struct, frozen=True):
     channels: dict[str, ChannelConfig] = {}
     operators: dict[str, OperatorConfig] = {}
     policy: PolicyConfig = PolicyConfig()
+    network: NetworkConfig = NetworkConfig()
     redaction: RedactionConfig = RedactionConfig()
+    retention: RetentionConfig = RetentionConfig()
+    publish: PublishConfig = PublishConfig()
     path: str | None = None
 
 
-TABLES: Final = ("hub", "web", "channels", "operators", "policy", "redaction")
+TABLES: Final = (
+    "hub",
+    "web",
+    "channels",
+    "operators",
+    "policy",
+    "network",
+    "redaction",
+    "retention",
+    "publish",
+)
 EMBEDDED: Final = ("web", "terminal")
 _CHANNEL_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `([^`]*)`")
@@ -159,12 +222,18 @@ def parse(data: bytes, where: str) -> Config:
         channels=_channels(shown, text, document),
         operators=operators,
         policy=_table(shown, text, "policy", document.get("policy", {}), PolicyConfig),
+        network=_table(shown, text, "network", document.get("network", {}), NetworkConfig),
         redaction=_table(
             shown, text, "redaction", document.get("redaction", {}), RedactionConfig
         ),
+        retention=_table(
+            shown, text, "retention", document.get("retention", {}), RetentionConfig
+        ),
+        publish=_table(shown, text, "publish", document.get("publish", {}), PublishConfig),
         path=where,
     )
     _check_identities(shown, config)
+    _check_proxy(shown, text, config.network.proxy)
     return _with_defaults(config, where)
 
 
@@ -192,7 +261,7 @@ def changed_tables(old: Config, new: Config) -> list[str]:
     """Return the names of the tables that differ, as they are written in the file."""
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(old, name), getattr(new, name))
-        for name in ("hub", "policy", "redaction")
+        for name in ("hub", "policy", "network", "redaction", "retention", "publish")
     ]
     pairs += [
         (
@@ -211,7 +280,15 @@ def changed_tables(old: Config, new: Config) -> list[str]:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the file's own tables."""
     _, components = msgspec.json.schema_components(
-        [HubConfig, OperatorConfig, PolicyConfig, RedactionConfig],
+        [
+            HubConfig,
+            OperatorConfig,
+            PolicyConfig,
+            NetworkConfig,
+            RedactionConfig,
+            RetentionConfig,
+            PublishConfig,
+        ],
         ref_template="#/$defs/{name}",
     )
     channel = {
@@ -233,7 +310,10 @@ def schema() -> dict[str, Any]:
                 "additionalProperties": {"$ref": "#/$defs/OperatorConfig"},
             },
             "policy": {"$ref": "#/$defs/PolicyConfig"},
+            "network": {"$ref": "#/$defs/NetworkConfig"},
             "redaction": {"$ref": "#/$defs/RedactionConfig"},
+            "retention": {"$ref": "#/$defs/RetentionConfig"},
+            "publish": {"$ref": "#/$defs/PublishConfig"},
         },
         "$defs": components,
     }
@@ -244,16 +324,11 @@ def _both(old: dict[str, Any], new: dict[str, Any], name: str) -> tuple[Any, Any
 
 
 def _read(where: str) -> bytes:
-    fd = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            raise ConfigInvalid(f"{visible(where)}: not a regular file")
-        if info.st_uid not in {os.getuid(), 0} or info.st_mode & 0o022:
-            raise ConfigInvalid(
-                f"{visible(where)}: writable by others, or not yours; it is not read",
-                recover=f"chmod go-w {visible(where)}",
-            )
+        fd = paths.open_settled_file(where)
+    except paths.PathProblem as exc:
+        raise ConfigInvalid(f"{exc.msg}; it is not read", recover=exc.recover) from exc
+    try:
         with open(fd, "rb", closefd=False) as file:
             data = file.read(MAX_CONFIG_BYTES + 1)
     finally:
@@ -346,3 +421,14 @@ def _check_identities(shown: str, config: Config) -> None:
                     f"{shown}: {channel} identity {one_line(identity)!r} belongs to both "
                     f"{one_line(other)!r} and {one_line(name)!r}; one person, one name"
                 )
+
+
+def _check_proxy(shown: str, text: str, proxy: str | dict[str, str] | None) -> None:
+    try:
+        if isinstance(proxy, str):
+            read_proxy(proxy)
+        elif proxy is not None and not is_source(proxy):
+            raise ConfigInvalid("network.proxy is an address, or one of file, env and keyring")
+    except ConfigInvalid as exc:
+        line = _line_of(text, "proxy")
+        raise ConfigInvalid(f"{shown}:{line}: {exc.msg}", recover=exc.recover) from None

@@ -1,60 +1,44 @@
 """Structured logging: one event, one line; scrubbed where it leaves."""
 
+import contextlib
 import logging
 import logging.handlers
 import os
-import stat
-from collections.abc import MutableMapping
+import sys
+import threading
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
 import structlog
 
-from upcall.core.redact import mask
 from upcall.model.errors import HubError
 from upcall.model.text import visible
+from upcall.scrub import ScrubbedStream, Scrubber
+from upcall_discovery import paths
 
 LOG_BYTES: Final = 5 * 1024 * 1024
 LOG_FILES: Final = 3
-
-
-class Scrubber:
-    """Removes known secrets, and what looks like one, from text that leaves the process."""
-
-    __slots__ = ("_secrets",)
-
-    def __init__(self) -> None:
-        self._secrets: set[str] = set()
-
-    def add(self, secret: str) -> None:
-        """Know *secret* by its exact value from now on."""
-        if len(secret) >= 8:
-            self._secrets.add(secret)
-
-    def clean(self, text: str) -> str:
-        """Return *text* on one line, without secrets and without control characters."""
-        for secret in self._secrets:
-            if secret in text:
-                text = text.replace(secret, "***")
-        return visible(mask(text))
 
 
 class _PrivateFile(logging.handlers.RotatingFileHandler):
     """A rotating log file that nobody else can read, whatever the umask."""
 
     def _open(self) -> Any:
-        # Nonblocking, so that a pipe in its place fails instead of waiting for a reader.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+        folder, name = os.path.split(self.baseFilename)
         try:
-            fd = os.open(self.baseFilename, flags, 0o600)
+            directory = paths.open_private_dir(folder)
+            try:
+                fd = paths.open_own_file(
+                    name, dir_fd=directory, path=self.baseFilename, append=True
+                )
+            finally:
+                os.close(directory)
+        except paths.PathProblem as exc:
+            raise HubError(
+                f"the log is not written: {exc.msg}", code="log_unsafe", recover=exc.recover
+            ) from exc
         except OSError as exc:
             raise _unsafe(self.baseFilename, exc.strerror or "cannot be opened") from exc
-        info = os.fstat(fd)
-        ours = info.st_uid == os.geteuid() and info.st_nlink == 1
-        if not stat.S_ISREG(info.st_mode) or not ours:
-            os.close(fd)
-            raise _unsafe(self.baseFilename, "is not a file of this user alone")
-        os.fchmod(fd, 0o600)
         return os.fdopen(fd, "a", encoding="utf-8", errors="backslashreplace")
 
 
@@ -112,3 +96,47 @@ def _render(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
     name = event.pop("event", "")
     facts = " ".join(f"{key}={value!r}" for key, value in event.items())
     return f"{name} {facts}".rstrip()
+
+
+@contextlib.contextmanager
+def leaving_scrubbed(scrubber: Scrubber) -> Iterator[None]:
+    """Let nothing leave this process by the side of the log while the block lasts.
+
+    What is printed, by whatever library, goes through *scrubber*, and an exception that
+    nobody caught, in a thread or a finalizer too, is a line of the log.
+    """
+    former = (sys.stdout, sys.stderr, sys.excepthook, threading.excepthook, sys.unraisablehook)
+    streams = [None if one is None else ScrubbedStream(one, scrubber) for one in former[:2]]
+    sys.stdout, sys.stderr = streams
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
+    sys.unraisablehook = _unraisable
+    try:
+        yield
+    finally:
+        for stream in streams:
+            if stream is not None:
+                with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                    stream.finish()
+        sys.stdout, sys.stderr, sys.excepthook = former[:3]
+        threading.excepthook, sys.unraisablehook = former[3:]
+
+
+def _uncaught(kind: Any, error: Any, trace: Any) -> None:
+    logging.getLogger("upcall").critical("uncaught", exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_type is SystemExit or args.exc_value is None:
+        return
+    logging.getLogger("upcall").critical(
+        "uncaught_in_thread", exc_info=(args.exc_type, args.exc_value, args.exc_traceback)
+    )
+
+
+def _unraisable(args: Any) -> None:
+    logging.getLogger("upcall").error(
+        "unraisable %s",
+        args.err_msg or "exception ignored",
+        exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
+    )

@@ -1,8 +1,10 @@
 """Secrets: where they come from, and a value that does not print itself."""
 
 import os
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, final
 
+from upcall.keyrings import Keyrings
 from upcall.model.errors import ConfigInvalid
 from upcall.model.text import one_line, visible
 from upcall_discovery import paths
@@ -35,35 +37,87 @@ def is_source(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and SOURCES.issuperset(value)
 
 
-def read_secret(name: str, source: dict[str, Any]) -> Secret:
-    """Return the secret that *source* points at.
+def sources_in(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield every source of a secret anywhere in *table*."""
+    if is_source(table):
+        yield table
+    elif isinstance(table, dict):
+        for one in table.values():
+            yield from sources_in(one)
+    elif isinstance(table, list):
+        for one in table:
+            yield from sources_in(one)
+
+
+class SecretSources:
+    """Where one hub's secrets are read from.
 
     Args:
-        name: what it is for, for messages.
-        source: `{file = PATH}` (0600, ours), `{env = NAME}` or `{keyring = "SERVICE/USER"}`.
+        environ: variables that hold secrets, by name.
+        keyrings: the system's keyring; a new one by default.
+    """
+
+    def __init__(self, environ: Mapping[str, str], keyrings: Keyrings | None = None) -> None:
+        self._environ = dict(environ)
+        self._keyrings = keyrings or Keyrings()
+
+    def read(self, name: str, source: dict[str, Any]) -> Secret:
+        """Return the secret that *source* points at.
+
+        Args:
+            name: what it is for, for messages.
+            source: `{file = PATH}` (0600, ours), `{env = NAME}` or `{keyring =
+                "SERVICE/USER"}`.
+
+        Raises:
+            ConfigInvalid: code `secret_missing`, `secret_not_private`, `keyring_unsafe` or
+                `keyring_silent`; the message names the source and never the value.
+        """
+        [(kind, where)] = source.items()
+        if not isinstance(where, str) or not where:
+            raise ConfigInvalid(f"{visible(name)}: {kind} is a text, and not empty")
+        match kind:
+            case "file":
+                return Secret(_from_file(name, where))
+            case "env":
+                return Secret(self._from_environment(name, where))
+            case _:
+                return Secret(self._keyrings.read(name, where))
+
+    def _from_environment(self, name: str, where: str) -> str:
+        value = self._environ.get(where, "")
+        if not value:
+            raise ConfigInvalid(
+                f"{visible(name)}: the environment has no {visible(where)}; a hub that was "
+                "started on demand sees little of it",
+                code="secret_missing",
+                recover=f"put it into a file (chmod 600) and write {name} = {{file = ...}}",
+            )
+        return value
+
+
+def taken_from_environment(table: Any) -> dict[str, str]:
+    """Take the variables that *table* names as secrets out of the environment.
+
+    All at once and before anybody else's code is loaded, which could read them there.
+    """
+    found = {}
+    for source in sources_in(table):
+        where = source.get("env")
+        if isinstance(where, str) and where and "=" not in where and "\0" not in where:
+            value = os.environ.pop(where, None)
+            if value is not None:
+                found[where] = value
+    return found
+
+
+def read_secret(name: str, source: dict[str, Any]) -> Secret:
+    """Return the secret that *source* points at; a variable is taken out of the environment.
 
     Raises:
-        ConfigInvalid: code `secret_missing` or `secret_not_private`; the message names the
-            source and never the value.
+        ConfigInvalid: as `SecretSources.read`.
     """
-    [(kind, where)] = source.items()
-    if not isinstance(where, str) or not where:
-        raise ConfigInvalid(f"{visible(name)}: {kind} is a text, and not empty")
-    match kind:
-        case "file":
-            value = _from_file(name, where)
-        case "env":
-            value = os.environ.pop(where, "")
-            if not value:
-                raise ConfigInvalid(
-                    f"{visible(name)}: the environment has no {visible(where)}; a hub that was "
-                    "started on demand sees little of it",
-                    code="secret_missing",
-                    recover=f"put it into a file (chmod 600) and write {name} = {{file = ...}}",
-                )
-        case _:
-            value = _from_keyring(name, where)
-    return Secret(value)
+    return SecretSources(taken_from_environment(source)).read(name, source)
 
 
 def _from_file(name: str, where: str) -> str:
@@ -98,27 +152,3 @@ def _from_file(name: str, where: str) -> str:
     if not value:
         raise ConfigInvalid(f"{visible(name)}: {visible(path)} is empty", code="secret_missing")
     return value
-
-
-def _from_keyring(name: str, where: str) -> str:
-    service, _, user = where.partition("/")
-    try:
-        import keyring
-    except ImportError:
-        raise ConfigInvalid(
-            f"{visible(name)}: the package keyring is not installed",
-            code="secret_missing",
-            recover="install keyring beside upcall, or use {file = ...}",
-        ) from None
-    try:
-        value = keyring.get_password(service, user)
-    except Exception as exc:
-        raise ConfigInvalid(
-            f"{visible(name)}: the keyring failed: {one_line(type(exc).__name__)}",
-            code="secret_missing",
-        ) from exc
-    if not value:
-        raise ConfigInvalid(
-            f"{visible(name)}: the keyring has no {visible(where)}", code="secret_missing"
-        )
-    return str(value)

@@ -4,15 +4,16 @@ Locks and memory maps of a database cannot be trusted over a network.
 """
 
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Final
 
 _NETWORK: Final = frozenset(
     (
-        *("9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs"),
-        *("lustre", "ncpfs", "nfs", "nfs3", "nfs4", "orangefs", "pvfs2", "smb3", "smbfs"),
-        "webdav",
+        *("9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "drvfs"),
+        *("glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs3", "nfs4", "orangefs", "pvfs2"),
+        *("smb3", "smbfs", "webdav"),
     )
 )
 _NETWORK_FUSE: Final = frozenset(
@@ -25,9 +26,23 @@ def network_type(path: str) -> str | None:
 
     *path* need not exist; its nearest existing parent counts.
     """
-    kind = _type_at(os.path.realpath(path), _mounts())
+    kind = type_at(path)
     base, _, sub = kind.partition(".")
     return kind if base in _NETWORK or (base == "fuse" and sub in _NETWORK_FUSE) else None
+
+
+def where_not_local(path: str, kind: str) -> str:
+    """Return in words what *path* lies on, whose type `network_type` has told."""
+    drive = re.match(r"/mnt/[a-z](/|$)", os.path.realpath(path))
+    if kind == "drvfs" or (kind == "9p" and drive is not None):
+        # So does WSL show the drives of Windows.
+        return f"is on a Windows drive ({kind}), whose file locks cannot be trusted"
+    return f"is on a network file system ({kind})"
+
+
+def type_at(path: str) -> str:
+    """Return the type of the file system that holds *path*; empty if nobody tells."""
+    return _type_at(os.path.realpath(path), _mounts())
 
 
 def _type_at(path: str, mounts: list[tuple[str, str]]) -> str:

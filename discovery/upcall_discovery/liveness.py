@@ -191,6 +191,55 @@ def program_of(pid: int) -> str:
     return str(_asked(pid, "name") or "")
 
 
+def program_file_of(pid: int) -> str:
+    """Return the file that the process runs, empty if it is not told."""
+    if not _is_linux():
+        return str(_asked(pid, "exe") or "")
+    try:
+        return os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def arguments_of(pid: int) -> list[str]:
+    """Return the process' argument vector, empty if it cannot be had; text from outside."""
+    if not _is_linux():
+        return [str(part) for part in _asked(pid, "cmdline") or ()]
+    data = _read(f"/proc/{pid}/cmdline") or b""
+    return [os.fsdecode(part) for part in data.removesuffix(b"\0").split(b"\0")] if data else []
+
+
+def environment_of(pid: int) -> dict[str, str] | None:
+    """Return the environment with which the process was started; None if it is not told."""
+    if not _is_linux():
+        found = _asked(pid, "environ")
+        return {str(k): str(v) for k, v in found.items()} if found is not None else None
+    data = _read(f"/proc/{pid}/environ")
+    if data is None:
+        return None
+    pairs = (part.partition(b"=") for part in data.split(b"\0"))
+    return {os.fsdecode(name): os.fsdecode(value) for name, sep, value in pairs if sep}
+
+
+def session_leader_of(pid: int) -> int | None:
+    """Return the pid of the leader of the process' session; None if it is not told."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def reads_terminal(pid: int) -> bool:
+    """Tell whether its standard input is a terminal; where unknowable, whether it has one."""
+    if not _is_linux():
+        return controlling_tty(pid) is not None
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/0")
+    except OSError:
+        return False
+    return target.startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
+
+
 def working_dir_of(pid: int) -> str | None:
     """Return the folder in which the process works, None if the system does not say."""
     if not _is_linux():
@@ -239,7 +288,8 @@ def _tty_path(device: int) -> str | None:
 # Listening sockets
 
 
-def _hex_address(packed: bytes) -> str:
+def hex_address(packed: bytes) -> str:
+    """Return an address as the kernel's tables of sockets write it."""
     # The kernel prints each 32-bit word as its own number.
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
@@ -285,12 +335,19 @@ class Sockets:
         if not _is_linux():
             return None
         for table, packed in _BOUND_V6 if host == "::1" else _BOUND_V4:
-            if table not in self._tables:
-                self._tables[table] = _listening(_read(f"/proc/net/{table}") or b"")
-            found = self._tables[table].get(f"{_hex_address(packed)}:{port:04X}")
+            found = self._table(table).get(f"{hex_address(packed)}:{port:04X}")
             if found is not None:
                 return found
         return None
+
+    def tells(self) -> bool:
+        """Whether the system says who listens: where it does, nobody is left out."""
+        return _is_linux() and any(self._table(name) for name in ("tcp", "tcp6"))
+
+    def _table(self, name: str) -> dict[str, Listener]:
+        if name not in self._tables:
+            self._tables[name] = _listening(_read(f"/proc/net/{name}") or b"")
+        return self._tables[name]
 
     def holds(self, pid: int, inode: int) -> bool | None:
         """Tell whether the process or a descendant holds a socket; None if unknowable."""

@@ -15,6 +15,7 @@ DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO in place of a file must not block the opener, nor a terminal become ours.
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 # Printable by Unicode's word, yet shown as nothing.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -65,7 +66,8 @@ def _hex(char: str) -> str:
 # Places
 
 
-def _home() -> str:
+def home() -> str:
+    """Return the person's home folder, from the password database where $HOME is not set."""
     home = os.environ.get("HOME", "")
     if os.path.isabs(home):
         return home
@@ -83,17 +85,28 @@ def _xdg(variable: str) -> str | None:
 def state_dir() -> str:
     """Return the folder for what outlives a reboot; it is not created."""
     base = _xdg("XDG_STATE_HOME")
-    if base is None:
-        if sys.platform == "darwin":
-            base = os.path.join(_home(), "Library", "Application Support")
-        else:
-            base = os.path.join(_home(), ".local", "state")
+    return os.path.join(base or _state_base(home()), "upcall")
+
+
+def state_dir_in(environ: dict[str, str]) -> str | None:
+    """Return the state folder of a process with this environment, None if it names none."""
+    base, at_home = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
+    if not os.path.isabs(base):
+        if not os.path.isabs(at_home):
+            return None
+        base = _state_base(at_home)
     return os.path.join(base, "upcall")
+
+
+def _state_base(at_home: str) -> str:
+    if sys.platform == "darwin":
+        return os.path.join(at_home, "Library", "Application Support")
+    return os.path.join(at_home, ".local", "state")
 
 
 def config_dir() -> str:
     """Return the folder of the configuration file; it is not created."""
-    return os.path.join(_xdg("XDG_CONFIG_HOME") or os.path.join(_home(), ".config"), "upcall")
+    return os.path.join(_xdg("XDG_CONFIG_HOME") or os.path.join(home(), ".config"), "upcall")
 
 
 def _temporary() -> str:
@@ -219,11 +232,7 @@ def check_private_dir(fd: int, path: str) -> None:
     """Raise `PathProblem` unless the opened folder is ours alone; *path* is for the words."""
     found = os.fstat(fd)
     if found.st_uid != os.geteuid():
-        raise PathProblem(
-            "folder_foreign",
-            f"{shown(path)} belongs to user {found.st_uid}, not to {os.geteuid()}",
-            f"find out who made {shown(path)}, and remove it or set another place",
-        )
+        raise foreign_folder(path, found.st_uid)
     if found.st_mode & 0o077:
         raise PathProblem(
             "folder_not_private",
@@ -232,23 +241,67 @@ def check_private_dir(fd: int, path: str) -> None:
         )
 
 
-def open_private_dir(path: str, *, dir_fd: int | None = None) -> int:
+def foreign_folder(where: str, uid: int, wanted: str = "") -> PathProblem:
+    """Return the problem of a folder that is another user's.
+
+    Args:
+        where: the folder.
+        uid: whose it is.
+        wanted: the folder to which it is on the way.
+    """
+    on_the_way = f", on the way to {shown(wanted)}," if wanted not in {"", where} else ""
+    return PathProblem(
+        "folder_foreign",
+        f"{shown(where)}{on_the_way} belongs to user {uid}, not to {os.geteuid()}",
+        _why_foreign(where)
+        or f"find out who made {shown(where)}, and remove it or set another place",
+    )
+
+
+def _why_foreign(where: str) -> str | None:
+    """Return what to do where the environment is another user's, as `sudo -u` leaves it."""
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "HOME"):
+        base = os.environ.get(variable, "")
+        if not os.path.isabs(base) or not f"{where}/".startswith(f"{base.rstrip('/')}/"):
+            continue
+        try:
+            owner = os.stat(base).st_uid
+        except OSError:
+            continue
+        if owner not in {0, os.geteuid()}:
+            # A login shell sets all of them.
+            return (
+                f"{variable} names a folder of user {owner}: unset it, or use `sudo -i -u USER`"
+            )
+    return None
+
+
+def open_private_dir(path: str, *, parents: bool = True) -> int:
     """Open a folder that must be ours alone, and return its descriptor.
 
+    Args:
+        path: the folder.
+        parents: nobody but us and root may be able to change the way to it either; without,
+            its parents may be what they are, as beside a project.
+
     Raises:
-        PathProblem: it is a symlink or no folder, someone else's, or open to others.
+        PathProblem: it is a symlink or no folder, someone else's, or open to others, or
+            somebody else could put another folder in its place.
         FileNotFoundError: there is none.
     """
-    try:
-        fd = os.open(path, DIRECTORY_FLAGS, dir_fd=dir_fd)
-    except OSError as error:
-        if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
-            raise
-        raise PathProblem(
-            "folder_symlink",
-            f"{shown(path)} is a symlink or no folder",
-            f"remove {shown(path)}; it has to be a real folder",
-        ) from error
+    if parents:
+        fd = _open_chain(path)
+    else:
+        try:
+            fd = os.open(path, DIRECTORY_FLAGS)
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
+                raise
+            raise PathProblem(
+                "folder_symlink",
+                f"{shown(path)} is a symlink or no folder",
+                f"remove {shown(path)}; it has to be a real folder",
+            ) from error
     try:
         check_private_dir(fd, path)
     except BaseException:
@@ -257,28 +310,42 @@ def open_private_dir(path: str, *, dir_fd: int | None = None) -> int:
     return fd
 
 
-def ensure_private_dir(path: str) -> None:
+def _open_chain(path: str, *, make: bool = False, private: bool = True) -> int:
+    # Imported when it is needed: much of what is here is asked for by `--help` too.
+    from upcall_discovery.chain import open_chain
+
+    return open_chain(path, make=make, private=private)
+
+
+def ensure_private_dir(path: str, *, parents: bool = True) -> None:
     """Make *path* a folder that is ours alone (0700), its missing parents too.
 
-    What exists is verified and never changed: parents may be what they are.
+    What exists is verified and never changed.
+
+    Args:
+        path: the folder.
+        parents: as in `open_private_dir`; without, its parents have to be there.
 
     Raises:
         PathProblem: what is there is not ours alone; it names the path and the fix.
         OSError: it cannot be made.
     """
     path = os.path.abspath(path)
-    missing = []
-    here = path
-    while not os.path.lexists(here):
-        missing.append(here)
-        here = os.path.dirname(here)
-    for folder in reversed(missing):
-        # Another process of ours may be making the same folder at this moment.
+    if parents:
+        fd = _open_chain(path, make=True)
         try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            continue
-    os.close(open_private_dir(path))
+            check_private_dir(fd, path)
+        finally:
+            os.close(fd)
+        return
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        # Perhaps made by another process of ours, at this moment.
+        fd = open_private_dir(path, parents=False)
+    else:
+        fd = open_private_dir(path, parents=False)
+    os.close(fd)
 
 
 def is_network_filesystem(path: str) -> str | None:
@@ -295,13 +362,16 @@ def is_network_filesystem(path: str) -> str | None:
 # Files
 
 
-def open_private_file(name: str, *, dir_fd: int | None, path: str) -> int:
+def open_private_file(
+    name: str, *, dir_fd: int | None, path: str, forbidden: int = 0o077
+) -> int:
     """Open a file for reading that must be ours alone, and return its descriptor.
 
     Args:
         name: the file, relative to *dir_fd* if that is given.
         dir_fd: the opened folder.
         path: how to call the file in words.
+        forbidden: bits of its mode that it must not have.
 
     Raises:
         PathProblem: codes `file_symlink`, `file_not_regular`, `file_foreign`, `file_linked`,
@@ -322,14 +392,14 @@ def open_private_file(name: str, *, dir_fd: int | None, path: str) -> int:
             ) from error
         raise
     try:
-        _check_private_file(os.fstat(fd), words)
+        _check_private_file(os.fstat(fd), words, forbidden)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _check_private_file(found: os.stat_result, words: str) -> None:
+def _check_private_file(found: os.stat_result, words: str, forbidden: int = 0o077) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise PathProblem("file_not_regular", f"{words} is no regular file", f"remove {words}")
     if found.st_uid != os.geteuid():
@@ -342,11 +412,13 @@ def _check_private_file(found: os.stat_result, words: str) -> None:
         raise PathProblem(
             "file_linked", f"{words} has {found.st_nlink} hard links", f"remove {words}"
         )
-    if found.st_mode & 0o077:
+    if found.st_mode & forbidden:
+        private = bool(forbidden & 0o044)
         raise PathProblem(
             "file_not_private",
-            f"{words} is open to other users (mode {found.st_mode & 0o777:04o})",
-            f"chmod 600 {words}",
+            f"{words} {'is open to' if private else 'can be written by'} other users "
+            f"(mode {found.st_mode & 0o777:04o})",
+            f"chmod {'600' if private else 'go-w'} {words}",
         )
 
 
@@ -370,6 +442,26 @@ def read_at(
     finally:
         os.close(fd)
     raise PathProblem("file_too_large", f"{shown(path)} is larger than {limit_bytes} bytes")
+
+
+def open_settled_file(path: str, *, forbidden: int = 0o022) -> int:
+    """Open a file of ours that others may read, and return its descriptor.
+
+    Args:
+        path: the file.
+        forbidden: bits of its mode that it must not have; by default, that others write.
+
+    Raises:
+        PathProblem: it is not ours, not regular, a link, or has more than one name, or
+            somebody else could change it or put another one in its place.
+        FileNotFoundError: there is none.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    directory = _open_chain(folder, private=False)
+    try:
+        return open_private_file(name, dir_fd=directory, path=path, forbidden=forbidden)
+    finally:
+        os.close(directory)
 
 
 def write_at(name: str, data: bytes, *, dir_fd: int, sync: bool) -> os.stat_result:
@@ -416,25 +508,73 @@ def _discard(name: str, dir_fd: int) -> None:
         return
 
 
+def open_own_file(name: str, *, dir_fd: int, path: str, append: bool = False) -> int:
+    """Open a file for writing that must be ours alone; it is made (0600) if it is missing.
+
+    Nothing that is there is cut off or changed but its mode, which becomes 0600.
+
+    Args:
+        name: the file, relative to *dir_fd*.
+        dir_fd: the opened folder, which is ours alone.
+        path: how to call the file in words.
+        append: whatever is written goes to the end.
+
+    Raises:
+        PathProblem: as `open_private_file`.
+        OSError: it cannot be made.
+    """
+    flags = _OPEN_FLAGS | (os.O_WRONLY | os.O_APPEND if append else os.O_RDWR)
+    words = shown(path)
+    try:
+        fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PathProblem(
+                "file_symlink", f"{words} is a symlink", f"remove {words}"
+            ) from error
+        if error.errno in {errno.ENXIO, errno.EOPNOTSUPP, errno.EISDIR}:
+            raise PathProblem(
+                "file_not_regular", f"{words} is no regular file", f"remove {words}"
+            ) from error
+        raise OSError(error.errno, error.strerror, path) from error
+    try:
+        _check_private_file(os.fstat(fd), words, 0)
+        os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def read_private_file(path: str, limit_bytes: int) -> bytes:
     """Return the bytes of a file that must be ours alone, and not larger than the limit.
 
     Raises:
-        PathProblem: it is not ours alone, not regular, or too large.
+        PathProblem: it is not ours alone, not regular, or too large, or somebody else could
+            put another one in its place.
         FileNotFoundError: there is none.
     """
-    return read_at(path, limit_bytes, dir_fd=None, path=path)[0]
+    folder, name = os.path.split(os.path.abspath(path))
+    fd = _open_chain(folder, private=False)
+    try:
+        return read_at(name, limit_bytes, dir_fd=fd, path=path)[0]
+    finally:
+        os.close(fd)
 
 
 def write_private_file(path: str, data: bytes, *, sync: bool) -> None:
     """Write a file (0600) by a temporary one in the same folder and a rename.
 
     Raises:
-        OSError: it could not be written; the former file stays.
+        PathProblem: somebody else could put another file in its place.
+        OSError: it could not be written, and names it; the former file stays.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # Whatever file has the name now is replaced, so that only the way matters.
+    fd = _open_chain(folder, private=False)
     try:
         write_at(name, data, dir_fd=fd, sync=sync)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(fd)

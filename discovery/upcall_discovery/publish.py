@@ -34,12 +34,16 @@ class Publication:
         folder: where the record goes; made (0700) if it is missing.
         record: what to publish.
         sync: make it outlive a power cut; for records beside a project.
+        parents: as in `paths.open_private_dir`; without for records beside a project.
     """
 
-    def __init__(self, folder: str, record: Record, *, sync: bool) -> None:
+    def __init__(
+        self, folder: str, record: Record, *, sync: bool, parents: bool = True
+    ) -> None:
         self._folder = folder
         self._record = record
         self._sync = sync
+        self._parents = parents
         self._data = b""
         self._mark: tuple[int, int, int] | None = None
         self._withdrawn = False
@@ -61,11 +65,13 @@ class Publication:
             PathProblem: the folder is not ours alone.
             OSError: it could not be written; a former record stays.
         """
-        ensure_private_dir(self._folder)
+        ensure_private_dir(self._folder, parents=self._parents)
         data = encode(self._record)
-        folder = open_private_dir(self._folder)
+        folder = open_private_dir(self._folder, parents=self._parents)
         try:
             found = write_at(self._record.file_name, data, dir_fd=folder, sync=self._sync)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
         finally:
             os.close(folder)
         self._data, self._mark = data, _mark(found)
@@ -106,7 +112,7 @@ class Publication:
             return
         self._withdrawn = True
         try:
-            folder = open_private_dir(self._folder)
+            folder = open_private_dir(self._folder, parents=self._parents)
         except (FileNotFoundError, PathProblem):
             # Gone, or not our folder any more: nothing in it is ours to take away.
             return

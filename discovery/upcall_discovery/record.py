@@ -191,7 +191,11 @@ class _Reader:
 
     def _session_id(self) -> str:
         session_id = self._fields.get("sessionId")
-        if not isinstance(session_id, str) or not _SESSION_ID.fullmatch(session_id):
+        if (
+            not isinstance(session_id, str)
+            or not _SESSION_ID.fullmatch(session_id)
+            or session_id in {".", ".."}
+        ):
             raise self._bad("record_invalid", "sessionId", "is no session id")
         if session_id + SUFFIX != self._name:
             raise self._bad("record_mismatch", "sessionId", "differs from the file's name")

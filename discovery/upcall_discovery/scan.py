@@ -1,13 +1,23 @@
 """Reading a folder of records: who lives, who is gone, and why a file is refused."""
 
+import errno
 import os
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from upcall_discovery import liveness
-from upcall_discovery.paths import PathProblem, open_private_dir, read_at, shown
+from upcall_discovery.liveness import ProcessIdentity
+from upcall_discovery.paths import (
+    DIRECTORY_FLAGS,
+    PathProblem,
+    check_private_dir,
+    open_private_dir,
+    read_at,
+    shown,
+)
 from upcall_discovery.record import MAX_RECORD_BYTES, SUFFIX, Record, RecordProblem, parse
 
 MAX_RECORDS: Final = 4096
@@ -78,17 +88,28 @@ class Scan:
     leftovers: list[str] = field(default_factory=list)
 
 
-def scan(folder: str, *, now_ms: int) -> Scan:
+def scan(
+    folder: str,
+    *,
+    now_ms: int,
+    project: str | None = None,
+    known: Mapping[str, ProcessIdentity] | None = None,
+) -> Scan:
     """Read every record of a folder; does disk work, so it belongs off the event loop.
 
     Args:
         folder: its path. A missing one is empty; one that is not ours alone is refused as
             a whole.
         now_ms: the wall clock, beyond which no record can have been written.
+        project: the project beside which it lies: then no symlink below that is followed,
+            and its parents may be what they are. Otherwise nobody else may be able to
+            change the way to it.
+        known: processes of sessions that were found before; such a session lives while
+            its process does, whatever the wall clock has done since.
     """
     result = Scan()
     try:
-        fd = open_private_dir(folder)
+        fd = open_private_dir(folder) if project is None else _open_below(project, folder)
     except FileNotFoundError:
         return result
     except PathProblem as problem:
@@ -98,7 +119,7 @@ def scan(folder: str, *, now_ms: int) -> Scan:
         result.refused.append(_unreadable("folder_unreadable", folder, error))
         return result
     try:
-        _read_all(fd, folder, now_ms, result)
+        _read_all(fd, folder, _Judge(now_ms, known or {}), result)
     finally:
         os.close(fd)
     return result
@@ -120,15 +141,39 @@ def sweep(scanned: Scan) -> list[str]:
     return removed
 
 
-def _read_all(fd: int, folder: str, now_ms: int, result: Scan) -> None:
+def _open_below(project: str, folder: str) -> int:
+    """Open a folder of a project without following any symlink below the project's own."""
+    fd = os.open(project, DIRECTORY_FLAGS)
+    path = project
+    try:
+        for name in os.path.relpath(folder, project).split(os.sep):
+            path = os.path.join(path, name)
+            try:
+                fd, above = os.open(name, DIRECTORY_FLAGS, dir_fd=fd), fd
+            except OSError as error:
+                if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
+                    raise
+                raise PathProblem(
+                    "folder_symlink",
+                    f"{shown(path)} is a symlink or no folder",
+                    f"remove {shown(path)}; it has to be a real folder",
+                ) from error
+            os.close(above)
+        check_private_dir(fd, folder)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _read_all(fd: int, folder: str, judge: "_Judge", result: Scan) -> None:
     names = sorted(os.listdir(fd))
     records = [name for name in names if name.endswith(SUFFIX)]
-    sockets = liveness.Sockets()
     for name in records[:MAX_RECORDS]:
         path = os.path.join(folder, name)
         try:
             found = _read_one(fd, name, path)
-            _sort_in(found, now_ms, sockets, result)
+            judge.sort_in(found, result)
         except FileNotFoundError:
             continue
         except PathProblem as problem:
@@ -155,46 +200,74 @@ def _read_one(fd: int, name: str, path: str) -> Found:
     return Found(record, path, (status.st_dev, status.st_ino, status.st_ctime_ns))
 
 
-def _sort_in(found: Found, now_ms: int, sockets: liveness.Sockets, result: Scan) -> None:
-    record = found.record
-    if record.stale:
-        result.stale.append(found)
-    elif not _is_running(found, now_ms):
-        result.dead.append(found)
-    else:
-        _check_process(record, sockets)
-        result.live.append(found)
+class _Judge:
+    """Decides whose record lives, with one look at the machine for all of a folder."""
+
+    def __init__(self, now_ms: int, known: Mapping[str, ProcessIdentity]) -> None:
+        self._now_ms = now_ms
+        self._known = known
+        self._sockets = liveness.Sockets()
+
+    def sort_in(self, found: Found, result: Scan) -> None:
+        record = found.record
+        if record.stale:
+            result.stale.append(found)
+        elif not self._is_running(record):
+            result.dead.append(found)
+        else:
+            problem = listener_problem(record, self._sockets)
+            if problem is not None:
+                raise problem
+            result.live.append(found)
+
+    def _is_running(self, record: Record) -> bool:
+        if record.pid_start is not None:
+            return liveness.is_alive(ProcessIdentity(record.pid, record.pid_start))
+        known = self._known.get(record.session_id)
+        if known is not None and known.pid == record.pid and liveness.is_alive(known):
+            return True
+        # A start in the future would make any process look older than its record.
+        before_ms = min(record.started_at_ms, self._now_ms)
+        return liveness.started_before(record.pid, before_ms) is True
 
 
-def _is_running(found: Found, now_ms: int) -> bool:
-    record = found.record
-    if record.pid_start is not None:
-        return liveness.is_alive(liveness.ProcessIdentity(record.pid, record.pid_start))
-    # A start in the future would make any process look older than its record.
-    return liveness.started_before(record.pid, min(record.started_at_ms, now_ms)) is True
+def listener_problem(
+    record: Record, sockets: liveness.Sockets, *, connected: bool = False
+) -> RecordProblem | None:
+    """Return why nobody may connect to a record's port, None if its process listens there.
 
+    Where the system does not tell who listens, there is no problem.
 
-def _check_process(record: Record, sockets: liveness.Sockets) -> None:
+    Args:
+        record: whose process lives.
+        sockets: a look at the machine.
+        connected: the look was taken after a connection to the port was made, so that
+            somebody did listen there.
+    """
+    name, port = shown(record.file_name), record.port
     uid = liveness.uid_of(record.pid)
     if uid is not None and uid != os.geteuid():
-        raise RecordProblem(
+        return RecordProblem(
             "record_foreign_process",
-            f"{shown(record.file_name)}: process {record.pid} belongs to user {uid}",
+            f"{name}: process {record.pid} belongs to user {uid}",
         )
-    listening = sockets.listener(record.port, record.host)
+    listening = sockets.listener(port, record.host)
     if listening is None:
-        return
+        if connected and sockets.tells():
+            return RecordProblem(
+                "record_other_listener", f"{name}: who listened on port {port} is gone"
+            )
+        return None
     if listening.uid != os.geteuid():
-        raise RecordProblem(
-            "record_foreign_listener",
-            f"{shown(record.file_name)}: user {listening.uid} listens on port {record.port}",
+        return RecordProblem(
+            "record_foreign_listener", f"{name}: user {listening.uid} listens on port {port}"
         )
     if sockets.holds(record.pid, listening.inode) is False:
-        raise RecordProblem(
+        return RecordProblem(
             "record_other_listener",
-            f"{shown(record.file_name)}: another process than {record.pid} listens on port "
-            f"{record.port}",
+            f"{name}: another process than {record.pid} listens on port {port}",
         )
+    return None
 
 
 def _unreadable(code: str, path: str, error: OSError) -> Refusal:
@@ -219,7 +292,8 @@ def _nobody_listens(record: Record) -> bool:
 def _remove(path: str, mark: tuple[int, int, int] | None) -> bool:
     folder, name = os.path.split(path)
     try:
-        fd = open_private_dir(folder)
+        # The mark tells whether it is still the file that was read, wherever the way leads.
+        fd = open_private_dir(folder, parents=False)
     except (OSError, PathProblem):
         return False
     try:

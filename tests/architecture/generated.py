@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from upcall.cli import units
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -23,6 +25,21 @@ def config_schema() -> str:
 def frames_schema() -> str:
     """Return the JSON Schema of the session protocol."""
     return _run("upcall.model.schema")
+
+
+def systemd_unit() -> str:
+    """Return the systemd user unit, for an interpreter in an ordinary place."""
+    return units.systemd_unit(_hub_command("/home/you"), {})
+
+
+def launchd_agent() -> str:
+    """Return the launchd agent, for an interpreter in an ordinary place."""
+    return units.launchd_agent([*_hub_command("/Users/you"), "--detached"], {})
+
+
+def _hub_command(home: str) -> list[str]:
+    python = f"{home}/.local/share/uv/tools/upcall/bin/python"
+    return [python, "-I", "-m", "upcall", "hub", "run"]
 
 
 def _completion(shell: str) -> Callable[[], str]:
@@ -46,6 +63,8 @@ def _run(*words: str) -> str:
 FILES: Final[dict[str, Callable[[], str]]] = {
     "config/schema/config.schema.json": config_schema,
     "config/schema/frames.schema.json": frames_schema,
+    "config/systemd/upcall-hub.service": systemd_unit,
+    "config/launchd/upcall.hub.plist": launchd_agent,
     **{
         f"bridge/upcall/cli/completions/upcall.{shell}": _completion(shell)
         for shell in ("bash", "zsh", "fish")

@@ -1,214 +1,19 @@
-"""The inbox in a real headless Chromium, with a hub in memory."""
+"""The inbox in a real headless Chromium: every way to answer, and what comes and goes."""
 
-import asyncio
 import base64
-import os
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
 
-from fakes.web_client import running
-from fakes.web_hub import SESSION, FakeHub, ManualClock
+from fakes.browser import Stage
+from fakes.web_hub import SESSION, FakeHub
 from upcall.model.ask import AnsweredBy, Selection
-from upcall.model.platform import Answered, Texted
+from upcall.model.platform import Texted
 from upcall.model.views import NoticeView
-from upcall_adapters.web.adapter import WebInbox
 
-CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
-MISSING = [path for path in (CHROMIUM, DRIVER) if not os.path.exists(path)]
-REQUIRED = os.environ.get("UPCALL_TEST_BROWSER") == "required"
-WAIT_S = 20.0
-ResultT = TypeVar("ResultT")
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(
-        bool(MISSING) and not REQUIRED,
-        reason="browser tests need " + " and ".join(MISSING or ["nothing more"]),
-    ),
-]
-
-
-class RealClock(ManualClock):
-    """The page compares the hub's clock with its own, so this one runs."""
-
-    def wall_ms(self) -> int:
-        return int(time.time() * 1000)
-
-
-@dataclass
-class Stage:
-    """A running inbox on a loop of its own, and the browser that looks at it."""
-
-    hub: FakeHub
-    inbox: WebInbox
-    loop: asyncio.AbstractEventLoop
-    page: WebDriver
-
-    def call(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)
-
-    def in_hub(self, act: Callable[[FakeHub], ResultT]) -> ResultT:
-        async def acted() -> ResultT:
-            return act(self.hub)
-
-        return self.call(acted())
-
-    def until(self, test: Callable[[], Any], what: str) -> Any:
-        waiter = WebDriverWait(self.page, WAIT_S, 0.05)
-        return waiter.until(lambda _: test(), f"waited for: {what}")
-
-    def all(self, selector: str) -> list[WebElement]:
-        return self.page.find_elements(By.CSS_SELECTOR, selector)
-
-    def one(self, selector: str) -> WebElement:
-        found: WebElement = self.until(lambda: next(iter(self.all(selector)), None), selector)
-        return found
-
-    def card(self, ask_id: str, rest: str = "") -> str:
-        return f'[data-ask="{ask_id}"] {rest}'
-
-    def press(self, selector: str) -> None:
-        """Press as a person does: on what has stood still for more than half a second."""
-        node = self.one(selector)
-        settled = "return performance.now()"
-        began = self.page.execute_script(settled)
-        self.until(lambda: self.page.execute_script(settled) - began > 550, "a look")
-        self.click(node)
-
-    def click(self, node: WebElement) -> None:
-        self.page.execute_script("arguments[0].scrollIntoView({block: 'center'})", node)
-        node.click()
-
-    def state_is(self, ask_id: str, words: str) -> None:
-        selector = self.card(ask_id, "> .state")
-        self.until(lambda: words in self.one(selector).text, f"{ask_id}: {words}")
-
-    def answers(self) -> list[Answered]:
-        return [event for event in self.hub.events if isinstance(event, Answered)]
-
-    def sign_in(self) -> None:
-        self.page.get(self.call(self.inbox.sign_in("link", None))["url"])
-        self.live()
-
-    def live(self) -> None:
-        self.until(lambda: self.one("body").get_attribute("data-live") == "yes", "live")
-
-    @contextmanager
-    def before_load(self, script: str) -> Iterator[None]:
-        """Run *script* in every document of the block before the page's own."""
-        assert isinstance(self.page, webdriver.Chrome)
-        added = self.page.execute_cdp_cmd(
-            "Page.addScriptToEvaluateOnNewDocument", {"source": script}
-        )
-        try:
-            yield
-        finally:
-            self.page.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
-
-    @contextmanager
-    def offline(self) -> Iterator[None]:
-        """Cut the browser's network for the block."""
-        assert isinstance(self.page, webdriver.Chrome)
-        self.page.set_network_conditions(offline=True, latency=0, throughput=0)
-        try:
-            yield
-        finally:
-            self.page.delete_network_conditions()
-
-    def emulate(
-        self,
-        *,
-        width: int = 360,
-        height: int = 740,
-        theme: str = "light",
-        motion: str = "no-preference",
-    ) -> None:
-        assert isinstance(self.page, webdriver.Chrome)
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        features = [
-            {"name": "prefers-color-scheme", "value": theme},
-            {"name": "prefers-reduced-motion", "value": motion},
-        ]
-        self.page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-
-def _chromium(folder: str) -> webdriver.Chrome:
-    if MISSING:
-        pytest.fail(f"UPCALL_TEST_BROWSER=required, but {MISSING} is not there")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (
-        "--headless", "--disable-dev-shm-usage", "--disable-background-networking",
-        "--disable-component-update", "--no-first-run", f"--user-data-dir={folder}",
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    ):  # fmt: skip
-        options.add_argument(argument)
-    if os.getuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(DRIVER))
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    driver = _chromium(str(tmp_path_factory.mktemp("chromium")))
-    driver.set_page_load_timeout(WAIT_S)
-    try:
-        yield driver
-    finally:
-        driver.quit()
-
-
-@pytest.fixture
-def stage(chromium: webdriver.Chrome) -> Iterator[Stage]:
-    hub = FakeHub(RealClock())
-    ready: Future[tuple[WebInbox, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        done = asyncio.Event()
-        async with running(hub) as inbox:
-            ready.set_result((inbox, asyncio.get_running_loop(), done))
-            await done.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="inbox")
-    thread.start()
-    inbox, loop, done = ready.result(WAIT_S)
-    stage = Stage(hub, inbox, loop, chromium)
-
-    def console() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = chromium.execute("getLog", {"type": "browser"})["value"]
-        return found
-
-    try:
-        stage.emulate()
-        chromium.get("about:blank")
-        console()
-        yield stage
-        severe = [entry["message"] for entry in console() if entry["level"] == "SEVERE"]
-        # What the browser itself notes of refused and failed requests is no fault of a page.
-        noise = ("net::ERR", "Failed to load resource", "WebSocket connection to")
-        assert [text for text in severe if not any(word in text for word in noise)] == []
-    finally:
-        chromium.get("about:blank")
-        loop.call_soon_threadsafe(done.set)
-        thread.join(WAIT_S)
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
 def test_the_terminal_lets_in_the_browser_that_shows_four_characters(stage: Stage) -> None:
@@ -493,21 +298,20 @@ def test_a_press_on_what_just_appeared_is_refused_in_sight(stage: Stage) -> None
         go.dispatchEvent(new MouseEvent("click", {
           bubbles: true, cancelable: true, detail: 1, clientX: 100, clientY: 300 }));
         const hint = document.getElementById("early");
-        return [go.getAttribute("aria-disabled"), getComputedStyle(go).opacity,
+        return [go.getAttribute("aria-disabled"), Number(getComputedStyle(go).opacity) < 1,
                 hint.hidden ? "" : hint.textContent];
         """
     )
-    assert young == ["true", "0.55", "just appeared - press again"]
+    assert young == [None, True, "just appeared - press again"]
     assert stage.answers() == []
     spoken = "return document.getElementById('announce').textContent"
     stage.until(
-        lambda: stage.page.execute_script(spoken) == "just appeared - press again",
+        lambda: "just appeared - press again" in stage.page.execute_script(spoken),
         "the hint said politely",
     )
     assert stage.one("#announce").get_attribute("aria-live") == "polite"
     go = stage.one(".confirm .go")
-    stage.until(lambda: go.get_attribute("aria-disabled") is None, "ready")
-    assert go.value_of_css_property("opacity") == "1"
+    stage.until(lambda: go.value_of_css_property("opacity") == "1", "ready")
     stage.until(lambda: not stage.one("#early").is_displayed(), "the hint goes")
     stage.click(go)
     stage.state_is(ask.id, "the program took it: “Allow”")

@@ -4,8 +4,10 @@ Nothing here knows the product's code, only its promises: the command line, hub.
 line protocol and the database's tables.
 """
 
+import compileall
 import contextlib
 import fcntl
+import importlib.util
 import json
 import os
 import pty
@@ -608,6 +610,11 @@ class Home:
 
 def limit_files(size_bytes: int) -> Callable[[], None]:
     """Return what keeps a child's files below *size_bytes*, as a full disk would."""
+    # Or the child would write the first half of a compiled module into the tree.
+    for package in ("upcall", "upcall_adapters", "upcall_discovery"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations if spec else None) or ():
+            compileall.compile_dir(folder, quiet=2)
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))

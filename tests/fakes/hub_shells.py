@@ -116,6 +116,9 @@ class FakePort:
         self._random += 1
         return self._random.to_bytes(size, "big")
 
+    def is_open(self, ask_id: str) -> bool:
+        return ask_id not in self.closed
+
     def in_memory(self, ask_id: str) -> bool:
         return ask_id in self.memory
 

@@ -500,5 +500,6 @@ _FIELDS = (
     "operators",
     "local_answers",
     "allow_direct_clients",
+    "allow_defaults",
     "zone",
 )

@@ -20,6 +20,7 @@ from upcall.model.platform import (
     SettingKept,
     Texted,
 )
+from upcall.model.shown import with_shown
 from upcall.model.views import AskView, ChannelView, HealthView, NoticeView, SessionView
 
 START_MS = 1_790_000_000_000
@@ -143,13 +144,13 @@ class FakeHub:
             "raised_ms": self.clock.wall_ms(),
             "session": SESSION,
         }
-        ask = AskView(**{**defaults, **fields})
+        ask = with_shown(AskView(**{**defaults, **fields}))
         self.asks[ask.id] = ask
         self.changed()
         return ask
 
     def change_ask(self, ask_id: str, **fields: Any) -> None:
-        self.asks[ask_id] = msgspec.structs.replace(self.asks[ask_id], **fields)
+        self.asks[ask_id] = with_shown(msgspec.structs.replace(self.asks[ask_id], **fields))
         self.changed()
 
     def close_ask(

@@ -528,20 +528,21 @@ async def test_who_is_behind_gets_only_the_newest_screen() -> None:
 async def test_unanswered_requests_of_one_client_are_bounded() -> None:
     async with bench() as hub:
         client = await hub.client()
+        hub.port.memory.add(ASK)
         lines = b"".join(
-            json.dumps({"id": number, "op": "notify", "text": "t" * 200}).encode() + b"\n"
+            json.dumps({"id": number, "op": "cancel", "ask": ASK}).encode() + b"\n"
             for number in range(5000)
         )
         sending = asyncio.create_task(drained(client, lines))
-        await hub.port.until(lambda: len(hub.port.of(NoticeRaised)) >= 1024)
+        await hub.port.until(lambda: len(hub.port.of(CancelAsked)) >= 1024)
         other = await hub.client()
-        other.send(asking())
+        other.send(asking(OTHER))
         await hub.port.next(AskRaised)
-        assert len(hub.port.of(NoticeRaised)) < 2000
+        assert len(hub.port.of(CancelAsked)) < 2000
         answered = 0
         while answered < 5000:
-            await hub.port.next(NoticeRaised, answered + 1)
-            for event in hub.port.of(NoticeRaised)[answered:]:
+            await hub.port.next(CancelAsked, answered + 1)
+            for event in hub.port.of(CancelAsked)[answered:]:
                 hub.sockets.respond(event.waiter, {})
                 answered += 1
         await sending

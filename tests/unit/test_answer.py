@@ -106,4 +106,4 @@ def test_imports_nothing_heavy() -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip() == "['__future__', 'upcall', 'upcall.answer']"
+    assert done.stdout.strip() == "['upcall', 'upcall.answer']"

@@ -45,7 +45,11 @@ _ACTIONS = ["run", "start", "stop", "restart", "reload", "status"]
 
 
 @pytest.mark.parametrize(
-    "words", [[name] for name in COMMANDS] + [["hub", action] for action in _ACTIONS], ids=str
+    "words",
+    [[name] for name in COMMANDS]
+    + [["hub", action] for action in _ACTIONS]
+    + [["service", action] for action in ("install", "status", "uninstall")],
+    ids=str,
 )
 def test_every_help_has_an_example_exit_codes_and_fits(home: "Home", words: list[str]) -> None:
     done = home.run(*words, "--help", env={"COLUMNS": "80"})
@@ -359,7 +363,7 @@ def test_inbox_opens_a_browser_without_a_secret_and_asks(
     (tools / "xdg-open").chmod(stat.S_IRWXU)
     env = {**home.env, "DISPLAY": ":0", "PATH": f"{tools}:{os.environ['PATH']}"}
     with PtyScreen(home.argv("inbox"), env, cwd=str(home.root)) as screen:
-        screen.wait_for("A browser shows K7QF (Firefox on Linux). Sign it in? [y/N]")
+        screen.wait_for("A browser shows K7QF. Sign it in? [y/N]")
         screen.type(typed)
         if approved:
             assert screen.finish() == 0

@@ -54,7 +54,7 @@ def test_an_answer_is_typed_by_number_or_label(
 ) -> None:
     with on_terminal(home, "ask", "Ship it?", *OPTIONS) as screen:
         shown = screen.wait_for(PROMPT)
-        assert "in inbox (1 tab) - answer here - Ctrl-C cancels" in " ".join(shown.split())
+        assert "in inbox (1 tab) - answer here: " in " ".join(shown.split())
         assert "Ship it?" in shown
         screen.type(typed)
         assert screen.finish() == 0
@@ -116,7 +116,7 @@ def test_a_losing_prompt_where_nothing_was_typed_speaks_of_no_input(
         screen.wait_for(PROMPT)
         hub.answer(hub.first_ask()["id"], 1)
         assert screen.finish() == 0
-        assert 'Sam on inbox answered "no"' in screen.text()
+        assert 'Sam answered "no" on inbox' in screen.text()
         assert "not used" not in screen.text()
         assert screen.modes() == screen.before
 
@@ -176,7 +176,7 @@ def test_a_losing_prompt_says_who_won_and_uses_nothing_typed(
         hub.answer(hub.first_ask()["id"], 1)
         assert screen.finish() == 0
         shown = screen.text()
-    assert 'Sam answered "no" on inbox' in shown or 'Sam on inbox answered "no"' in shown
+    assert 'Sam answered "no" on inbox' in shown
     assert "Your input was not used." in shown
     assert "> yes" not in shown
     assert shown.rstrip().endswith("\nno")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from upcall.cli import COMMANDS, args, choose, quick, results, screen, where
 from upcall.cli import ask as ask_command
+from upcall.cli.browser import browser_command, forward_line
 from upcall.cli.cells import cut, pad, width_of, wrap
 from upcall.cli.errors import Usage, nearest
-from upcall.cli.inbox import browser_command, forward_line
 
 # --- durations -------------------------------------------------------------------------------
 
@@ -162,7 +162,8 @@ def test_where_an_ask_is() -> None:
         {"name": "terminal", "state": "delivered", "audience": 0},
     ]
     assert where.asked(ask, channels, here=True) == (
-        "asked a7q2 in telegram (delivered), inbox (1 tab) - answer here - Ctrl-C cancels"
+        "asked a7q2 in telegram (delivered), inbox (1 tab)"
+        " - answer here: 1 yes, 2 no - Ctrl-C cancels"
     )
     assert where.is_seen(channels)
     channels[0] |= {"state": "down", "reason": "name resolution\x1b failed"}
@@ -173,16 +174,20 @@ def test_where_an_ask_is() -> None:
     )
 
 
-def test_the_line_of_a_prompt_fits_and_hides_who_does_not_look() -> None:
+def test_the_line_of_a_prompt_names_the_choices_and_hides_who_does_not_look() -> None:
     ask = {"id": "a0123456789ab", "options": ["yes", "no"]}
     web = {"name": "web", "state": "delivered", "audience": 1}
     watch = {"name": "terminal", "state": "delivered", "audience": 1}
     line = where.asked(ask, [web, watch], here=True)
-    assert len(line) <= 80
-    assert "in inbox, watch - answer here" in line
+    assert "in inbox (1 tab), watch (1 screen) - answer here: 1 yes, 2 no - " in line
     assert "watch" not in where.asked(ask, [web, watch | {"audience": 0}], here=True)
     alone = where.asked(ask, [web | {"audience": 0}], here=True)
-    assert alone == "asked a0123456789ab - answer here - Ctrl-C cancels"
+    assert alone == "asked a0123456789ab - answer here: 1 yes, 2 no - Ctrl-C cancels"
+    assert where.asked({"id": "a1"}, [], here=True) == "asked a1 - answer here - Ctrl-C cancels"
+    many = where.asked({"id": "a1", "options": ["a long label"] * 4}, [], here=True)
+    assert many == "asked a1 - answer here - Ctrl-C cancels"
+    hostile = where.asked({"id": "a1", "options": ["\x1b[2J"]}, [], here=True)
+    assert "\x1b" not in hostile
 
 
 def test_a_line_is_folded_at_word_borders_and_never_inside_a_command() -> None:
@@ -232,7 +237,14 @@ def test_commands_that_are_shown_can_be_pasted() -> None:
     [
         ({"name": "Sam", "channel": "telegram"}, "Sam on telegram"),
         ({"name": "Sam", "channel": "web"}, "Sam on inbox"),
-        ({"name": None, "channel": "endpoint"}, "another program"),
+        (
+            {"name": None, "channel": "endpoint"},
+            "another program on this computer, person unknown",
+        ),
+        (
+            {"name": "sam", "channel": "terminal", "detail": "pid 7, bash,\npts/1"},
+            "user sam on this computer (pid 7, bash, pts/1)",
+        ),
         ({"name": None, "channel": "slack"}, "somebody on slack"),
         ({"name": "\x1b[2J", "channel": "a\nb"}, "\\x1b[2J on a b"),
         (None, "somebody"),

@@ -14,6 +14,7 @@ from upcall.config import (
     ChannelConfig,
     Config,
     HubConfig,
+    NetworkConfig,
     PolicyConfig,
     RedactionConfig,
     load,
@@ -53,13 +54,16 @@ def test_the_example_has_every_default() -> None:
     config = parse(EXAMPLE.read_bytes(), str(EXAMPLE))
     plain = parse(b"", str(EXAMPLE))
     assert (config.hub, config.operators) == (plain.hub, plain.operators)
+    assert config.network == plain.network
     assert (config.policy, config.redaction) == (plain.policy, plain.redaction)
     web = read_options(config.channels["web"].options, WebConfig, "web")
     assert web == WebConfig()
     assert config.channels["terminal"] == ChannelConfig("terminal")
 
 
-@pytest.mark.parametrize("kind", [HubConfig, PolicyConfig, RedactionConfig, WebConfig])
+@pytest.mark.parametrize(
+    "kind", [HubConfig, NetworkConfig, PolicyConfig, RedactionConfig, WebConfig]
+)
 def test_the_example_names_every_key(kind: type[msgspec.Struct]) -> None:
     text = EXAMPLE.read_text()
     for field in msgspec.structs.fields(kind):
@@ -196,7 +200,7 @@ def test_a_file_is_read_with_its_path(file: Path) -> None:
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write_is_not_read(file: Path, mode: int) -> None:
     file.chmod(mode)
-    with pytest.raises(ConfigInvalid, match="writable by others") as caught:
+    with pytest.raises(ConfigInvalid, match="can be written by other users") as caught:
         load(str(file))
     assert str(caught.value.recover).startswith("chmod go-w")
 
@@ -209,19 +213,19 @@ def test_a_file_that_others_may_read_is_read(file: Path) -> None:
 @pytest.mark.foreign_uid
 def test_a_file_of_another_user_is_not_read(file: Path) -> None:
     os.chown(file, 65534, 65534)
-    with pytest.raises(ConfigInvalid, match="not yours"):
+    with pytest.raises(ConfigInvalid, match="belongs to user 65534"):
         load(str(file))
 
 
 def test_a_fifo_does_not_block(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path, 0o600)
-    with pytest.raises(ConfigInvalid, match="not a regular file"):
+    with pytest.raises(ConfigInvalid, match="is no regular file"):
         load(str(path))
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="not a regular file"):
+    with pytest.raises(ConfigInvalid, match="is no regular file"):
         load(str(tmp_path))
 
 
@@ -234,7 +238,8 @@ def test_a_huge_file_is_refused(file: Path) -> None:
 def test_the_schema_is_json_and_has_every_table() -> None:
     document = json.loads(json.dumps(schema()))
     assert set(document["properties"]) == {
-        "hub", "web", "channels", "operators", "policy", "redaction",
+        "hub", "web", "channels", "operators", "policy", "network", "redaction",
+        "retention", "publish",
     }  # fmt: skip
     for table in document["properties"].values():
         ref = table.get("$ref") or table.get("additionalProperties", {}).get("$ref")

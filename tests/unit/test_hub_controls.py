@@ -130,7 +130,11 @@ async def test_an_answer_is_given_by_label_or_number(value: str, label: str) -> 
         result = await hub.answer(ask_id(1), value)
         assert result["outcome"] == "answered"
         assert result["answer"]["labels"] == [label]
-        assert result["answered_by"] == {"name": "ada", "channel": "terminal"}
+        assert result["answered_by"] == {
+            "name": "ada",
+            "channel": "terminal",
+            "detail": "pid 12, bash, pts/3",
+        }
 
 
 async def test_an_ask_is_named_by_id_by_prefix_and_by_action_id() -> None:

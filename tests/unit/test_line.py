@@ -16,7 +16,7 @@ import pytest
 import upcall
 from fakes import hub_line
 from fakes.hub_line import FakeHub, Refuse
-from upcall.line import HubLine, LineError, ensure_hub, full_ask_id, mint_ask_id
+from upcall.line import HubLine, LineError, ensure_hub, full_ask_id, interpreter, mint_ask_id
 from upcall.line import start as starting
 from upcall.model.ids import is_ask_id
 from upcall_discovery import paths
@@ -283,7 +283,7 @@ def test_many_starters_start_exactly_one(state: str, command: list[str]) -> None
 def test_a_leftover_start_lock_does_not_block(state: str, command: list[str]) -> None:
     paths.ensure_private_dir(state)
     Path(paths.start_lock(state)).write_text("12345\n")
-    ensure_hub(command=command).close()
+    ensure_hub(socket="control", command=command).close()
     with HubLine.connect("control") as control:
         control.request("stop")
 
@@ -300,7 +300,7 @@ def test_after_ten_seconds_it_is_tried_again(state: str, command: list[str]) -> 
     paths.ensure_private_dir(state)
     ended_ms = int(time.time() * 1000) - 11_000
     FakeHub(state).fail_with("store_newer", "old news", ended_ms=ended_ms)
-    ensure_hub(command=command).close()
+    ensure_hub(socket="control", command=command).close()
     with HubLine.connect("control") as control:
         control.request("stop")
 
@@ -377,7 +377,7 @@ def test_an_older_hub_is_asked_to_stop_and_ours_takes_its_place(
         with HubLine.connect("control") as control:
             control.request("stop")
     assert said == [
-        "hub 0.1.0 is running, this is 0.2.0 - restarting it (1 open question kept)"
+        "hub 0.1.0 is running, this is 0.2.0 - restarting it (1 open question is kept)"
     ]
 
 
@@ -403,7 +403,7 @@ def test_the_environment_of_a_hub_is_a_closed_list() -> None:
         "HOME": "/h", "LC_ALL": "C", "XDG_STATE_HOME": "/s", "UPCALL_SESSION": "x",
         "PYTHONHOME": "/evil", "DYLD_INSERT_LIBRARIES": "x", "AWS_SECRET": "x", "PATH": "bin",
     }  # fmt: skip
-    kept = starting.hub_environment(given)
+    kept = interpreter.hub_environment(given)
     assert set(kept) == {"HOME", "LC_ALL", "XDG_STATE_HOME", "PATH"}
     assert kept["PATH"] == os.defpath
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from upcall.log import LOG_FILES, Scrubber, open_log
+from upcall.log import LOG_FILES, open_log
 from upcall.model.errors import HubError
+from upcall.scrub import Scrubber
 
 SECRET = "correct horse battery staple"
 TOKEN = "ghp_" + "a1B2" * 9
@@ -143,7 +144,7 @@ def test_a_link_is_not_followed(tmp_path: Path, path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("untouched")
     path.symlink_to(target)
-    with pytest.raises(HubError, match=r"loop|symbolic"):
+    with pytest.raises(HubError, match=r"is a symlink"):
         open_log(str(path), "info", Scrubber())
     assert target.read_text() == "untouched"
 
@@ -158,7 +159,7 @@ def test_what_is_not_a_file_of_ours_alone_is_refused(tmp_path: Path, path: Path)
     target.write_text("untouched")
     target.chmod(0o644)
     os.link(target, path)
-    with pytest.raises(HubError, match="this user alone"):
+    with pytest.raises(HubError, match="has 2 hard links"):
         open_log(str(path), "info", Scrubber())
     assert target.read_text() == "untouched"
     assert target.stat().st_mode & 0o777 == 0o644
@@ -182,7 +183,8 @@ def test_warnings_of_python_are_logged(path: Path) -> None:
     # In a process of its own: pytest catches warnings before anybody else.
     code = (
         "import sys, warnings\n"
-        "from upcall.log import Scrubber, open_log\n"
+        "from upcall.log import open_log\n"
+        "from upcall.scrub import Scrubber\n"
         "open_log(sys.argv[1], 'info', Scrubber())\n"
         "warnings.warn('an old way', stacklevel=1)\n"
     )

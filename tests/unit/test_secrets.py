@@ -152,7 +152,9 @@ def test_without_the_keyring_package_the_remedy_is_named(
 
 def test_a_keyring_is_asked_by_service_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {("upcall", "chat"): VALUE}
-    fake = SimpleNamespace(get_password=lambda service, user: kept.get((service, user)))
+    fake = SimpleNamespace(
+        get_keyring=object, get_password=lambda service, user: kept.get((service, user))
+    )
     monkeypatch.setitem(sys.modules, "keyring", fake)
     found = read_secret("channels.chat.token", {"keyring": "upcall/chat"})
     assert found.reveal() == VALUE
@@ -165,7 +167,7 @@ def test_a_keyring_that_fails_does_not_tell_what_it_said(
     def fail(_service: str, _user: str) -> str:
         raise RuntimeError(VALUE)
 
-    fake = SimpleNamespace(get_password=fail)
+    fake = SimpleNamespace(get_keyring=object, get_password=fail)
     monkeypatch.setitem(sys.modules, "keyring", fake)
     assert "RuntimeError" in refused({"keyring": "upcall/chat"}).msg
 

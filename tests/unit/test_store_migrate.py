@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import upcall
 from upcall.hub.store import Store, StoreError, migrate
 from upcall.model.ids import SessionId
 from upcall.model.rows import SessionRow
@@ -85,7 +86,7 @@ async def test_a_new_database_bears_our_mark_and_its_version(path: str) -> None:
 async def test_an_older_database_is_backed_up_and_brought_forward(path: str) -> None:
     await filled(path)
     newest = max(migrate.steps())
-    backup = f"{path}.before-{newest}"
+    backup = f"{path}.before-{upcall.__version__}"
     # A former attempt may have left something behind.
     Path(f"{backup}.part").write_bytes(b"half")
     umask = os.umask(0)
@@ -100,7 +101,7 @@ async def test_an_older_database_is_backed_up_and_brought_forward(path: str) -> 
     assert stat.S_IMODE(os.stat(backup).st_mode) == 0o600
     assert sorted(os.listdir(os.path.dirname(path))) == [
         "hub.db",
-        f"hub.db.before-{newest}",
+        f"hub.db.before-{upcall.__version__}",
     ]
     os.rename(backup, path)
     store = Store.open(path)
@@ -124,10 +125,10 @@ async def test_a_step_that_fails_leaves_the_database_as_it_was(path: str) -> Non
 async def test_a_backup_never_replaces_what_is_not_ours(path: str) -> None:
     await filled(path)
     newest = max(migrate.steps())
-    os.symlink("/nowhere", f"{path}.before-{newest}")
+    os.symlink("/nowhere", f"{path}.before-{upcall.__version__}")
     error = refusal(path, {**migrate.steps(), newest + 1: SECOND})
     assert error.code == "store_foreign"
-    assert os.path.islink(f"{path}.before-{newest}")
+    assert os.path.islink(f"{path}.before-{upcall.__version__}")
 
 
 @pytest.mark.asyncio

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,15 +13,14 @@ from upcall.model.document import Button, Choices, Heading, Message, Paragraph, 
 from upcall.model.platform import Place
 from upcall.model.views import NoticeView
 from upcall_adapters.web.config import WebConfig, public_origin
+from upcall_adapters.web.destructive import looks_destructive
 from upcall_adapters.web.lower import lower
 from upcall_adapters.web.pages import Pages
-from upcall_adapters.web.peers import read_tables, uid_of_listener, uid_of_peer
+from upcall_adapters.web.peers import holder_of, listener_on, read_tables, uid_of_peer
 from upcall_adapters.web.port import bind, wanted_ports
 from upcall_adapters.web.present import (
     ask_json,
     file_name,
-    label_shown,
-    label_warning,
     state_json,
 )
 from upcall_adapters.web.spec import SPEC
@@ -42,6 +42,8 @@ def _row(local: str, remote: str, state: str, uid: int, inode: int) -> str:
         ("https://Inbox.Example/", "https://inbox.example"),
         ("https://inbox.example:443", "https://inbox.example"),
         ("https://inbox.example:8443", "https://inbox.example:8443"),
+        ("https://b\u00fccher.example", "https://xn--bcher-kva.example"),
+        ("https://[2001:db8::1]", "https://[2001:db8::1]"),
     ],
 )
 def test_a_public_url_becomes_its_origin(url: str, origin: str) -> None:
@@ -53,6 +55,9 @@ def test_a_public_url_becomes_its_origin(url: str, origin: str) -> None:
     [
         "http://inbox.example", "inbox.example", "https://", "https://a@b.example",
         "https://inbox.example/x", "https://inbox.example?x", "https://inbox.example:port",
+        "https://inbox.example:0", "https://a b.example", "https://a\\b", "https://-a.example",
+        "https://in box", "https://in..box", "https://[::1", "https://[v1.x]", "https://a_b;c",
+        "https://\u202egnp.example\x00", "ws://inbox.example", "HTTP://inbox.example",
     ],
 )  # fmt: skip
 def test_a_bad_public_url_is_refused_by_name(url: str) -> None:
@@ -136,8 +141,11 @@ def test_the_real_table_names_us() -> None:
             lines = read_tables()
             assert lines is not None
             assert uid_of_peer(lines, client.getsockname(), local) == os.getuid()
-            assert uid_of_listener(lines, local[1]) == os.getuid()
-            assert uid_of_listener(lines, client.getsockname()[1]) is None
+            listener = listener_on(lines, local[1])
+            assert listener is not None
+            assert listener.uid == os.getuid()
+            assert listener_on(lines, client.getsockname()[1]) is None
+            assert f"(pid {os.getpid()}) of yours" in holder_of(local[1])
 
 
 # -- lowering
@@ -181,7 +189,8 @@ def test_foreign_text_is_visible_everywhere() -> None:
     for value in (
         document["question"],
         document["detail"],
-        document["options"][0]["label_shown"],
+        document["options"][0]["label"],
+        document["options"][0]["shown"],
         document["options"][0]["detail"],
         document["session"]["title"],
         document["session"]["repo"],
@@ -208,23 +217,21 @@ def test_a_permission_ask_never_shows_a_suggestion() -> None:
     assert ask_json(permission)["recommended"] is None
 
 
-@pytest.mark.parametrize("label", ["Hold", " h\u200bold ", "ANSWER IN WORDS", "Ｄecline"])
-def test_an_option_can_not_pose_as_a_control_of_the_page(label: str) -> None:
-    assert label_shown(label).startswith("option: ")
+def test_an_option_that_poses_as_the_page_is_marked_and_keeps_its_label() -> None:
+    (option, _) = ask_json(FakeHub().raise_ask(options=("Hold", "Go")))["options"]
+    assert (option["label"], option["shown"]) == ("Hold", "option: Hold")
+    assert (option["number"], option["note"]) == (None, None)
 
 
-@pytest.mark.parametrize("label", ["Yes", "Hold on", "Open", "Deny", "保留", "Да"])
-def test_ordinary_labels_stay_as_they_are(label: str) -> None:
-    assert label_shown(label) == label
-
-
-def test_letters_that_look_alike_are_told() -> None:
-    warning = label_warning(2, "Y\u0435s")
-    assert warning is not None
-    assert "Option 2" in warning
-    assert "U+0435 is character 2" in warning
-    assert label_warning(1, "Да, конечно") is None
-    assert label_warning(1, "はい yes") is None
+def test_options_that_look_alike_are_numbered_and_told_apart() -> None:
+    document = ask_json(FakeHub().raise_ask(options=("Yes", "Y\u0435s", "No")))
+    assert [option["number"] for option in document["options"]] == [1, 2, 3]
+    notes = [option["note"] for option in document["options"]]
+    assert "U+0065 LATIN SMALL LETTER E" in notes[0]
+    assert "U+0435 CYRILLIC SMALL LETTER IE" in notes[1]
+    assert notes[2] is None
+    (warning,) = document["warnings"]
+    assert warning.startswith("option 2: character 2 is U+0435")
 
 
 @pytest.mark.parametrize(
@@ -270,3 +277,37 @@ def test_pages_are_counted_and_woken() -> None:
         assert (first.leave, second.leave) == ("signed_out", "stopping")
         assert pages.of("a") == 1
     assert counts == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"question": "Delete the old backups?"},
+        {"question": "Clean up?", "detail": "rm -r build"},
+        {"question": "What now?", "options": ("Keep", "Overwrite it")},
+        {"question": "Push?", "detail": "git push --force origin main"},
+        {
+            "question": "And now?",
+            "options": ("a", "b"),
+            "option_details": ("x", "DROP TABLE t"),
+        },
+    ],
+)
+def test_what_names_a_destroying_act_can_be_taken_back(fields: dict[str, Any]) -> None:
+    ask = FakeHub().raise_ask(**fields)
+    assert looks_destructive(ask)
+    assert ask_json(ask)["destructive"] is True
+
+
+@pytest.mark.parametrize(
+    "question", ["Deploy?", "Which farm?", "Skilled reader?", "Add dropbox?"]
+)
+def test_harmless_words_are_sent_at_once(question: str) -> None:
+    assert not looks_destructive(FakeHub().raise_ask(question))
+
+
+@pytest.mark.parametrize("value", [-1, 61])
+def test_the_time_to_take_back_is_bounded(value: float) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"undo_s": value}, WebConfig)
+    assert msgspec.convert({"undo_s": 0}, WebConfig).undo_s == 0

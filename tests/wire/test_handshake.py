@@ -219,3 +219,18 @@ async def test_tells_the_client_what_was_wrong() -> None:
                     pass
             assert refused.value.code == code, url
             assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_start_that_is_cut_short_leaves_no_socket_open(steps: int) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    endpoint = Host().endpoint
+    starting = asyncio.create_task(endpoint.start())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+        await endpoint.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -17,6 +17,7 @@ CAPABILITIES: Final = Capabilities(
     threads=False,
     files=False,
     repeat="harmless",
+    secrets=True,
 )
 
 

@@ -7,7 +7,6 @@ connection arrives, which waits in the kernel's queue meanwhile.
 import asyncio
 import os
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from upcall.model.platform import (
     Finding,
     Inbound,
     Inbox,
+    LoginKept,
     Place,
     Receipt,
     Ref,
@@ -26,16 +26,19 @@ from upcall.model.platform import (
     SettingKept,
 )
 from upcall_adapters.web.config import WebConfig, public_origin
+from upcall_adapters.web.gate import can_tell_users
 from upcall_adapters.web.guards import Doors
 from upcall_adapters.web.login import CODE_LIFE_MS, Logins
 from upcall_adapters.web.pages import Pages
 from upcall_adapters.web.parts import Parts
-from upcall_adapters.web.peers import read_tables, uid_of_listener
+from upcall_adapters.web.peers import holder_of
 from upcall_adapters.web.port import Bound, bind, wanted_ports
 
 _BIND_AGAIN_S: Final = 5.0
 _SEEN_EVERY_S: Final = 20.0
+# Whoever takes the port while no hub runs gets what a page left open sends it.
 _AWAY_LIMIT_MS: Final = 60_000
+_START_S: Final = 5.0
 _PORT: Final = "port"
 _SEEN: Final = "seen_ms"
 
@@ -49,8 +52,10 @@ class WebInbox:
         self._inbox: Inbox | None = None
         self._bound: Bound | None = None
         self._trouble: str | None = None
+        self._blocked = False
+        self._bound_once = asyncio.Event()
         self._pages = Pages(self._tell_audience)
-        self._logins = Logins(seams.clock, seams.random, seams.view, self._put)
+        self._logins = Logins(seams.clock, seams.random, seams.view, self._put, seams.hide)
 
     # -- the Adapter protocol ------------------------------------------------------------
 
@@ -60,14 +65,14 @@ class WebInbox:
         bound = await self._listen()
         try:
             own_uid = await self._only_user()
-            await self._end_doubtful_logins(bound, own_uid)
+            await self._end_doubtful_logins()
             self._bound = bound
+            self._bound_once.set()
             self._tell_audience(0)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow(), name="web-follow")
                 tasks.create_task(self._serve(bound, own_uid), name="web-serve")
-                if own_uid is None:
-                    tasks.create_task(self._stay_seen(), name="web-seen")
+                tasks.create_task(self._stay_seen(), name="web-seen")
         finally:
             self._bound = None
             bound.sock.close()
@@ -119,17 +124,21 @@ class WebInbox:
     async def sign_in(self, action: str, browser: str | None) -> Mapping[str, Any]:
         """Do one step of signing browsers in or out.
 
+        What the person has to know of the port stands in `trouble` of `link`, `browsers` and
+        `list`.
+
         * `link`: `{url, public_url, expires_ms}`; the code is in the fragment.
-        * `browsers`: `{url, waiting: [{code, agent, since_ms}]}`.
+        * `browsers`: `{url, public_url, other_users, waiting: [{code, agent, where,
+          since_ms}]}`.
         * `approve`, with the four characters: `{code, agent}`.
-        * `list`: `{logins: [{id, agent, made_ms, used_ms, ends_ms, pages}]}`.
+        * `list`: `{logins: [{id, agent, where, made_ms, used_ms, ends_ms, pages}]}`.
         * `sign_out_all`: `{signed_out}`, how many logins ended.
 
         Raises:
             UsageError: no such action, or no such browser waits.
             HubError: the inbox has no port yet.
         """
-        url = self.url()
+        url = await self._url_soon()
         if url is None:
             raise HubError(
                 self._trouble or "the web inbox isn't running yet", code="web_not_running"
@@ -141,15 +150,30 @@ class WebInbox:
                 public = self._config.public_url
                 return {
                     "url": f"{url}#login={code}",
-                    "public_url": f"{public_origin(public)}/#login={code}" if public else None,
+                    "public_url": (
+                        f"{public_origin(public)}/#login={code}" if public else None
+                    ),
                     "expires_ms": expires_ms,
+                    "trouble": self._trouble,
                 }
             case "browsers":
                 waiting = [
-                    {"code": one.code, "agent": one.agent, "since_ms": one.since_ms}
+                    {
+                        "code": one.code,
+                        "agent": one.agent,
+                        "where": one.where,
+                        "since_ms": one.since_ms,
+                    }
                     for one in self._logins.waiting()
                 ]
-                return {"url": url, "waiting": waiting}
+                public = self._config.public_url
+                return {
+                    "url": url,
+                    "public_url": f"{public_origin(public)}/" if public else None,
+                    "other_users": self._config.other_users,
+                    "waiting": waiting,
+                    "trouble": self._trouble,
+                }
             case "approve":
                 if not browser:
                     raise UsageError("approve needs the four characters the browser shows")
@@ -157,7 +181,8 @@ class WebInbox:
                 self._seams.log.info("web_browser_approved", agent=let_in.agent)
                 return {"code": let_in.code, "agent": let_in.agent}
             case "list":
-                return {"logins": self._logins.listed(self._pages.of)}
+                logins = self._logins.listed(self._pages.of)
+                return {"logins": logins, "trouble": self._trouble}
             case "sign_out_all":
                 return {"signed_out": await self._sign_out_all()}
             case _:
@@ -165,10 +190,23 @@ class WebInbox:
 
     # -- inside --------------------------------------------------------------------------
 
+    async def _url_soon(self) -> str | None:
+        """Return the address; right after the hub's start it is a moment away."""
+        if self._inbox is not None and not self._blocked:
+            try:
+                async with asyncio.timeout(_START_S):
+                    await self._bound_once.wait()
+            except TimeoutError:
+                return None
+        return self.url()
+
     async def _put(self, event: Inbound) -> Receipt:
         if self._inbox is None:
             raise HubError("the web inbox isn't running yet", code="web_not_running")
-        return await self._inbox.put(event)
+        receipt = await self._inbox.put(event)
+        if isinstance(event, LoginKept) and event.kind == "login" and not event.gone:
+            await self._note_seen()
+        return receipt
 
     def _tell_audience(self, pages: int) -> None:
         if self._inbox is not None:
@@ -184,82 +222,84 @@ class WebInbox:
         return count
 
     async def _listen(self) -> Bound:
-        """Bind, again and again if need be, and keep the port in mind."""
+        """Bind, again and again if need be, and keep the port in mind.
+
+        A port that somebody else had may have been taken for ours: all logins end.
+        """
         kept = self._seams.view.settings().get(_PORT)
         ports = wanted_ports(self._config.port, kept)
+        was_taken, ended = False, 0
         while True:
             try:
                 bound = bind(ports)
             except OSError as problem:
+                was_taken = self._blocked = True
                 await self._report_taken(ports[0], problem)
                 await self._seams.clock.sleep(_BIND_AGAIN_S)
                 continue
-            self._trouble = None
-            if bound.taken is not None:
-                holder = await self._holder(bound.taken)
-                self._trouble = (
-                    f"port {bound.taken} is held by {holder}, so the inbox moved to port "
-                    f"{bound.port}; a page at port {bound.taken} is not the inbox"
-                )
-                self._seams.log.warning(
-                    "web_port_moved", wanted=bound.taken, port=bound.port, holder=holder
-                )
-            if self._config.port is None and kept != str(bound.port):
-                try:
+            self._trouble, self._blocked = None, False
+            try:
+                if bound.taken is not None or was_taken:
+                    ended = await self._end_logins("port_taken")
+                if bound.taken is not None:
+                    await self._report_moved(bound.taken, bound.port, ended)
+                if self._config.port is None and kept != str(bound.port):
                     await self._put(SettingKept(_PORT, str(bound.port)))
-                except BaseException:
-                    bound.sock.close()
-                    raise
+            except BaseException:
+                bound.sock.close()
+                raise
             return bound
 
+    async def _report_moved(self, taken: int, port: int, ended: int) -> None:
+        holder = await asyncio.to_thread(holder_of, taken)
+        also = " and every browser was signed out" if ended else ""
+        self._trouble = (
+            f"port {taken} is held by {holder}, so the inbox moved to port {port}{also}; "
+            f"a page at port {taken} is not the inbox"
+        )
+        self._seams.log.warning("web_port_moved", wanted=taken, port=port, holder=holder)
+
     async def _report_taken(self, port: int, problem: OSError) -> None:
-        holder = await self._holder(port)
+        holder = await asyncio.to_thread(holder_of, port)
         trouble = f"port {port} can't be had ({problem.strerror}), held by {holder}"
         if trouble != self._trouble:
             self._trouble = trouble
             self._seams.log.error("web_port_taken", port=port, holder=holder)
             self._tell_audience(0)
 
-    @staticmethod
-    async def _holder(port: int) -> str:
-        lines = await asyncio.to_thread(read_tables)
-        uid = None if lines is None else uid_of_listener(lines, port)
-        if uid is None:
-            return "another program"
-        return "another program of yours" if uid == os.getuid() else f"the user with uid {uid}"
-
     async def _only_user(self) -> int | None:
         """Return our uid if connections of others can be told and are not wanted."""
-        if self._config.other_users or not sys.platform.startswith("linux"):
+        if self._config.other_users or not await asyncio.to_thread(can_tell_users):
             return None
-        return None if await asyncio.to_thread(read_tables) is None else os.getuid()
+        return os.getuid()
 
-    async def _end_doubtful_logins(self, bound: Bound, own_uid: int | None) -> None:
+    async def _end_doubtful_logins(self) -> None:
         """End all logins that somebody else on our port could have collected.
 
         A page left open shows its cookie and key to whoever takes the port while no hub
-        runs. Where connections of other users are refused they could not use them.
+        runs, and a page that was loaded from there acts in the person's own browser: that
+        connections of other users are refused does not help.
         """
+        seen = self._seams.view.settings().get(_SEEN) or "0"
+        away_ms = self._seams.clock.wall_ms() - (int(seen) if seen.isdecimal() else 0)
+        if not 0 <= away_ms <= _AWAY_LIMIT_MS:
+            await self._end_logins("hub_was_away")
+
+    async def _end_logins(self, reason: str) -> int:
         if not self._logins.all():
-            return
-        reason = None
-        if bound.taken is not None:
-            reason = "port_taken"
-        elif own_uid is None:
-            seen = self._seams.view.settings().get(_SEEN) or "0"
-            away_ms = self._seams.clock.wall_ms() - (int(seen) if seen.isdecimal() else 0)
-            if not 0 <= away_ms <= _AWAY_LIMIT_MS:
-                reason = "hub_was_away"
-        if reason is not None:
-            count = await self._sign_out_all()
-            self._seams.log.warning("web_logins_ended", reason=reason, count=count)
+            return 0
+        count = await self._sign_out_all()
+        self._seams.log.warning("web_logins_ended", reason=reason, count=count)
+        return count
 
     async def _stay_seen(self) -> None:
         while True:
             if self._logins.all():
-                now = self._seams.clock.wall_ms()
-                await self._put(SettingKept(_SEEN, str(now)))
+                await self._note_seen()
             await self._seams.clock.sleep(_SEEN_EVERY_S)
+
+    async def _note_seen(self) -> None:
+        await self._put(SettingKept(_SEEN, str(self._seams.clock.wall_ms())))
 
     async def _follow(self) -> None:
         async for _ in self._seams.view.changes():
@@ -279,6 +319,7 @@ class WebInbox:
             logins=self._logins,
             put=self._put,
             own_uid=own_uid,
+            undo_s=self._config.undo_s,
         )
         async with serving(parts, bound.sock):
             await asyncio.get_running_loop().create_future()

@@ -26,6 +26,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 }
 FILE_POLICY: Final = "sandbox; default-src 'none'"
 _READS: Final = frozenset({"GET", "HEAD"})
+_MAX_COOKIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,15 @@ class Doors:
         ):
             return self.public
         return None
+
+    def cookie_name(self, origin: str | None) -> str:
+        """Return the name of the login cookie at *origin*.
+
+        Cookies do not know ports, so the name does. Under https the prefix makes browsers
+        refuse a cookie of that name that a neighbouring name or a plain page sets.
+        """
+        prefix = "__Host-" if origin is not None and origin.startswith("https:") else ""
+        return f"{prefix}upcall_{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,20 @@ def _judge_type(method: str, headers: Sequence[tuple[str, str]]) -> Refusal | No
     if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != "application/json":
         return Refusal(415, "not_json", "bodies must be application/json")
     return None
+
+
+def cookie_values(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
+    """Return every value of the cookie *name*, a few at most.
+
+    A page on another port of this computer can set a second one beside ours; it must not
+    hide the one that counts.
+    """
+    pairs = (
+        pair.strip().partition("=")
+        for value in _all(headers, "cookie")
+        for pair in value.split(";")
+    )
+    return [value for key, _, value in pairs if key == name and value][:_MAX_COOKIES]
 
 
 def image_type(data: bytes) -> str | None:

@@ -7,6 +7,7 @@ a key, which only pages of this very origin can read. Neither is worth anything 
 import asyncio
 import hashlib
 import hmac
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,7 +25,17 @@ CODE_KEPT_MS: Final = 24 * 3_600_000
 LOGIN_IDLE_MS: Final = 7 * 24 * 3_600_000
 LOGIN_LIFE_MS: Final = 30 * 24 * 3_600_000
 TOUCH_EVERY_MS: Final = 3_600_000
+# Browsers that wait, from this computer and through the public address each: who floods one
+# of them shuts nobody out of the other.
 MAX_WAITING: Final = 16
+# A browser that waits asks again at least every 25 s; one that doesn't was closed.
+WAITING_GONE_MS: Final = 60_000
+MAX_CODES: Final = 32
+# Wrong tries a minute. What is right counts nothing and is always taken, so that nobody can
+# use the limit to keep a person out.
+MAX_WRONG: Final = 20
+WRONG_WITHIN_MS: Final = 60_000
+HERE: Final = "on this computer"
 _SECRET_BYTES: Final = 32
 
 Put = Callable[[Inbound], Awaitable[Receipt]]
@@ -43,6 +54,7 @@ class CodeData(msgspec.Struct, frozen=True, omit_defaults=True):
     until_ms: int
     used_ms: int | None = None
     agent: str = ""
+    where: str = HERE
 
 
 class LoginData(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,6 +64,7 @@ class LoginData(msgspec.Struct, frozen=True, omit_defaults=True):
     made_ms: int
     used_ms: int
     agent: str = ""
+    where: str = HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +94,26 @@ class Waiting:
 
     code: str
     agent: str
+    where: str
     since_ms: int
+    asked_ms: int
     approved: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class _Tries:
+    """Counts wrong tries in a window of time."""
+
+    def __init__(self) -> None:
+        self._at_ms: deque[int] = deque(maxlen=MAX_WRONG)
+
+    def wrong(self, now_ms: int) -> bool:
+        """Note a wrong try; return whether there were too many."""
+        too_many = (
+            len(self._at_ms) == MAX_WRONG and 0 <= now_ms - self._at_ms[0] < WRONG_WITHIN_MS
+        )
+        if not too_many:
+            self._at_ms.append(now_ms)
+        return too_many
 
 
 def digest(secret: str) -> str:
@@ -123,29 +154,53 @@ class Logins:
         random: returns n random bytes.
         view: where kept logins are read.
         put: hands a `LoginKept` to the hub and returns after its commit.
+        hide: is told every secret that is made or was right, to keep it out of the log.
     """
 
     def __init__(
-        self, clock: SeamClock, random: Callable[[int], bytes], view: View, put: Put
+        self,
+        clock: SeamClock,
+        random: Callable[[int], bytes],
+        view: View,
+        put: Put,
+        hide: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._hide = hide
         self._clock = clock
         self._random = random
         self._view = view
         self._put = put
         self._waiting: dict[str, Waiting] = {}
         self._redeeming: set[str] = set()
+        self._wrong_links = _Tries()
+        self._wrong_approvals = _Tries()
 
     # -- the link that is copied ---------------------------------------------------------
 
     async def make_link_code(self) -> str:
-        """Return a code that lets one browser in, once, within five minutes."""
+        """Return a code that lets one browser in, once, within five minutes.
+
+        Of very many, the oldest are forgotten.
+        """
+        kept = sorted(
+            (row for row in self._view.logins() if row.kind == "code"),
+            key=lambda row: row.expires_ms,
+        )
+        for row in kept[: max(0, len(kept) - MAX_CODES + 1)]:
+            await self._put(LoginKept(digest=row.digest, kind="code", gone=True))
         code = crockford(self._random(17), 26)
+        self._hide(code)
         until = self._clock.wall_ms() + CODE_LIFE_MS
         await self._keep_code(code, CodeData(until_ms=until))
         return code
 
-    async def redeem(self, code: str, agent: str) -> Secrets:
+    async def redeem(self, code: str, agent: str, where: str = HERE) -> Secrets:
         """Use a link code up and return a new login.
+
+        Args:
+            code: what the link carried.
+            agent: the browser in few words.
+            where: from where it comes, in words.
 
         Raises:
             LoginRefused: the code is unknown, too old, or was used before.
@@ -157,6 +212,14 @@ class Logins:
         )
         now = self._clock.wall_ms()
         again = "run `upcall inbox` for a new link"
+        if kept is not None:
+            self._hide(code)
+        if kept is None and self._wrong_links.wrong(now):
+            raise LoginRefused(
+                "too many links that aren't known were tried",
+                code="too_many_tries",
+                recover="wait a minute, then run `upcall inbox` for a new link",
+            )
         if kept is None:
             raise LoginRefused("this link isn't known", code="code_unknown", recover=again)
         data = msgspec.json.decode(kept.data, type=CodeData)
@@ -168,9 +231,9 @@ class Logins:
             )
         self._redeeming.add(name)
         try:
-            used = msgspec.structs.replace(data, used_ms=now, agent=agent)
+            used = msgspec.structs.replace(data, used_ms=now, agent=agent, where=where)
             await self._keep_code(code, used)
-            return await self._new_login(agent)
+            return await self._new_login(agent, where)
         finally:
             self._redeeming.discard(name)
 
@@ -179,7 +242,8 @@ class Logins:
         ago = max(0, now - (now if data.used_ms is None else data.used_ms)) // 1000
         when = f"{ago} s ago" if ago < 120 else f"{ago // 60} min ago"
         return LoginRefused(
-            f"this link was already used {when} by {data.agent or 'another browser'}",
+            f"this link was already used {when} by {data.agent or 'another browser'} "
+            f"{data.where}",
             code="code_used",
             recover="if that was not you, sign every browser out: upcall inbox --sign-out-all",
         )
@@ -196,25 +260,31 @@ class Logins:
 
     # -- the browser that shows four characters ------------------------------------------
 
-    def start_waiting(self, agent: str) -> tuple[str, str]:
+    def start_waiting(self, agent: str, where: str = HERE) -> tuple[str, str]:
         """Return the code that the browser shows and the secret it waits with.
+
+        Args:
+            agent: the browser in few words.
+            where: from where it comes, in words.
 
         Raises:
             LoginRefused: too many browsers wait already.
         """
         self._forget_old()
-        if len(self._waiting) >= MAX_WAITING:
+        if sum(one.where == where for one in self._waiting.values()) >= MAX_WAITING:
             raise LoginRefused(
                 "too many browsers wait to be signed in",
                 code="too_many_waiting",
-                recover="try again in 5 minutes, or use the link of `upcall inbox`",
+                recover="try again in a minute, or use the link of `upcall inbox --print`",
             )
         shown = {waiting.code for waiting in self._waiting.values()}
         code = ""
         while not code or code in shown:
             code = crockford(self._random(3), 4).upper()
         poll = self._random(_SECRET_BYTES).hex()
-        self._waiting[digest(poll)] = Waiting(code, agent, self._clock.wall_ms())
+        self._hide(poll)
+        now = self._clock.wall_ms()
+        self._waiting[digest(poll)] = Waiting(code, agent, where, now, now)
         return code, poll
 
     async def wait(self, poll: str, timeout_s: float) -> Secrets | None:
@@ -228,6 +298,7 @@ class Logins:
         waiting = self._waiting.get(name)
         if waiting is None:
             raise LoginRefused("this browser waits no longer", code="wait_over")
+        waiting.asked_ms = self._clock.wall_ms()
         try:
             async with asyncio.timeout(timeout_s):
                 await waiting.approved.wait()
@@ -235,7 +306,7 @@ class Logins:
             return None
         if self._waiting.pop(name, None) is None:
             raise LoginRefused("this browser waits no longer", code="wait_over")
-        return await self._new_login(waiting.agent)
+        return await self._new_login(waiting.agent, waiting.where)
 
     def waiting(self) -> list[Waiting]:
         """Return the browsers that wait now and were not let in yet, oldest first."""
@@ -246,33 +317,51 @@ class Logins:
         """Let the browser in that shows *code*.
 
         Raises:
-            UsageError: no browser that waits shows it.
+            UsageError: no browser that waits shows it, or too many such were named.
         """
         wanted = code.strip().upper()
         for one in self.waiting():
             if hmac.compare_digest(one.code.encode(), wanted.encode("utf-8", "replace")):
                 one.approved.set()
                 return one
+        if self._wrong_approvals.wrong(self._clock.wall_ms()):
+            raise UsageError(
+                "too many characters that no browser shows were typed",
+                code="too_many_tries",
+                recover="wait a minute, then run: upcall inbox",
+            )
         raise UsageError(
             f"no browser that waits shows {one_line(code, 20)!r}",
             code="unknown_browser",
             recover="open the inbox in the browser and read the four characters there",
         )
 
+    def stop_waiting(self) -> None:
+        """Send every waiting browser away; it may ask again."""
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        for one in waiting:
+            one.approved.set()
+
     def _forget_old(self) -> None:
-        oldest = self._clock.wall_ms() - CODE_LIFE_MS
+        now = self._clock.wall_ms()
         for name, waiting in list(self._waiting.items()):
-            if waiting.since_ms < oldest:
+            is_old = waiting.since_ms < now - CODE_LIFE_MS
+            if is_old or waiting.asked_ms < now - WAITING_GONE_MS:
                 del self._waiting[name]
 
     # -- logins --------------------------------------------------------------------------
 
-    async def _new_login(self, agent: str) -> Secrets:
+    async def _new_login(self, agent: str, where: str) -> Secrets:
         secrets = Secrets(
             cookie=self._random(_SECRET_BYTES).hex(), key=self._random(_SECRET_BYTES).hex()
         )
+        self._hide(secrets.cookie)
+        self._hide(secrets.key)
         now = self._clock.wall_ms()
-        data = LoginData(key=digest(secrets.key), made_ms=now, used_ms=now, agent=agent)
+        data = LoginData(
+            key=digest(secrets.key), made_ms=now, used_ms=now, agent=agent, where=where
+        )
         await self._keep(Login(digest(secrets.cookie), data))
         return secrets
 
@@ -298,9 +387,13 @@ class Logins:
 
     def known_cookie(self, cookie: str | None) -> Login | None:
         """Return the login that *cookie* belongs to; it opens nothing by itself."""
-        if not cookie:
-            return None
-        name = digest(cookie)
+        found = self.get(digest(cookie)) if cookie else None
+        if found is not None and cookie:
+            self._hide(cookie)
+        return found
+
+    def get(self, name: str) -> Login | None:
+        """Return the login with the digest *name*, if it is valid now."""
         return next((login for login in self.all() if login.digest == name), None)
 
     def find(self, cookie: str | None, key: str | None) -> Login | None:
@@ -308,6 +401,7 @@ class Logins:
         login = self.known_cookie(cookie)
         if login is None or not key or not hmac.compare_digest(digest(key), login.data.key):
             return None
+        self._hide(key)
         return login
 
     async def touch(self, login: Login) -> None:
@@ -323,7 +417,7 @@ class Logins:
 
     async def sign_out_all(self) -> int:
         """End every login and every code that could make one; return how many logins."""
-        self._waiting.clear()
+        self.stop_waiting()
         count = 0
         for row in list(self._view.logins()):
             count += row.kind == "login"
@@ -336,6 +430,7 @@ class Logins:
             {
                 "id": login.digest[:8],
                 "agent": login.data.agent,
+                "where": login.data.where,
                 "made_ms": login.data.made_ms,
                 "used_ms": login.data.used_ms,
                 "ends_ms": login.ends_ms,

@@ -20,6 +20,7 @@ class Parts:
         logins: who may come in.
         put: hands an event to the hub and returns after its commit.
         own_uid: the only user whose loopback connections are taken, or None for any.
+        undo_s: for how long the page lets a doubtful press be taken back.
     """
 
     seams: Seams
@@ -28,11 +29,7 @@ class Parts:
     logins: Logins
     put: Callable[[Inbound], Awaitable[Receipt]]
     own_uid: int | None
-
-    @property
-    def cookie_name(self) -> str:
-        """Name of the login cookie; cookies do not know ports, so the name does."""
-        return f"upcall_{self.doors.port}"
+    undo_s: float = 5.0
 
     @property
     def url(self) -> str:

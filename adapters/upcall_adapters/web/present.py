@@ -10,25 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from upcall.model.ask import AnsweredBy, AskResult, Selection
+from upcall.model.ask import WITHHELD, AnsweredBy, AskResult, Selection
 from upcall.model.platform import Receipt
-from upcall.model.text import bare_label, code_points, one_line, visible
+from upcall.model.shown import with_shown
+from upcall.model.text import one_line, visible
 from upcall.model.views import AskView, ChannelView, HealthView, NoticeView, SessionView
+from upcall_adapters.web.destructive import looks_destructive
 
 DETAIL_SHOWN_CHARS: Final = 8_000
 DETAIL_CUT_CHARS: Final = 4_000
 MAX_ASKS: Final = 200
 MAX_NOTICES: Final = 40
-_SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC")
-# What the page itself writes on its controls and state lines: an option may not pose as it.
-_HUB_WORDS: Final = frozenset(
-    bare_label(word)
-    for word in (
-        "Answer in words", "Answer at the terminal", "Decline", "Hold", "Let the clock run",
-        "Send", "Send words", "Back", "Put away", "sending…", "the program took it",
-        "answered", "declined", "timed out", "cancelled",
-    )
-)  # fmt: skip
 
 
 def _line(text: str | None, limit_chars: int = 300) -> str | None:
@@ -39,28 +31,21 @@ def _block(text: str | None) -> str | None:
     return None if text is None else visible(text, newlines=True)
 
 
-def label_shown(label: str) -> str:
-    """Return *label* for a page; one that equals a word of the page is marked."""
-    shown = visible(label)
-    return f"option: {shown}" if bare_label(label) in _HUB_WORDS else shown
-
-
-def label_warning(number: int, label: str) -> str | None:
-    """Return a warning if *label* has letters of scripts that look alike, else None."""
-    found: dict[str, str] = {}
-    for char in label:
-        if char.isalpha():
-            script = unicodedata.name(char, "").partition(" ")[0]
-            if script in _SCRIPTS:
-                found.setdefault(script, char)
-    if len(found) < 2:
-        return None
-    scripts = " and ".join(script.capitalize() for script in found)
-    foreign = next(char for script, char in found.items() if char > "\x7f")
-    return (
-        f"Option {number} mixes {scripts} letters: "
-        f"{code_points(foreign)} is character {label.index(foreign) + 1}."
-    )
+def _options(ask: AskView) -> list[dict[str, Any]]:
+    details = ask.option_details or ()
+    is_numbered = any(ask.label_notes)
+    return [
+        {
+            "label": visible(label),
+            "shown": shown,
+            "number": at + 1 if is_numbered else None,
+            "note": note or None,
+            "detail": _block(details[at]) if at < len(details) else None,
+        }
+        for at, (label, shown, note) in enumerate(
+            zip(ask.options, ask.labels_shown, ask.label_notes, strict=True)
+        )
+    ]
 
 
 def _session(session: SessionView) -> dict[str, Any]:
@@ -98,21 +83,25 @@ def _selection(selection: Selection | None) -> dict[str, Any] | None:
     return {
         "indices": selection.indices,
         "labels": [visible(label) for label in selection.labels],
-        "text": _block(selection.text),
+        "text": WITHHELD if selection.secret is True else _block(selection.text),
     }
 
 
 def _by(by: AnsweredBy | None) -> dict[str, Any] | None:
-    return None if by is None else {"name": _line(by.name), "channel": _line(by.channel)}
+    if by is None:
+        return None
+    found = {"name": _line(by.name), "channel": _line(by.channel)}
+    # Of a program on this computer the kernel's facts; a person has none.
+    return {**found, "detail": _line(by.detail)} if by.detail else found
 
 
 def ask_json(ask: AskView, *, whole: bool = False) -> dict[str, Any]:
     """Return one ask for a page; long detail only if *whole*, else cut and counted."""
+    if len(ask.labels_shown) != len(ask.options):
+        ask = with_shown(ask)
     detail, hidden = (None, 0) if ask.detail is None else _cut(ask.detail)
     if whole and ask.detail is not None:
         detail, hidden = visible(ask.detail, newlines=True), 0
-    warnings = (label_warning(at, label) for at, label in enumerate(ask.options, 1))
-    details = ask.option_details or ()
     return {
         "id": ask.id,
         "state": ask.state,
@@ -120,14 +109,8 @@ def ask_json(ask: AskView, *, whole: bool = False) -> dict[str, Any]:
         "question": _block(ask.question),
         "detail": detail,
         "detail_hidden": hidden,
-        "options": [
-            {
-                "label_shown": label_shown(label),
-                "detail": _block(details[at]) if at < len(details) else None,
-            }
-            for at, label in enumerate(ask.options)
-        ],
-        "warnings": [warning for warning in warnings if warning],
+        "options": _options(ask),
+        "warnings": list(ask.warnings),
         "multi": ask.multi,
         "min_selected": ask.min_selected,
         "max_selected": ask.max_selected,
@@ -146,6 +129,8 @@ def ask_json(ask: AskView, *, whole: bool = False) -> dict[str, Any]:
         "can_decline": ask.can_decline,
         "can_hold": ask.can_hold,
         "note": _line(ask.note),
+        "secret": ask.secret,
+        "destructive": looks_destructive(ask),
     }
 
 

@@ -28,11 +28,12 @@ import hmac
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import ClientPayloadError, WSCloseCode, WSMsgType, web
+from aiohttp.http import HttpProcessingError
 
 from upcall.model.errors import UsageError
 from upcall.model.ids import is_session_id
@@ -40,9 +41,17 @@ from upcall.model.limits import MAX_OPTIONS, MAX_TEXT_CHARS
 from upcall.model.platform import Answered, Receipt, Texted, Who
 from upcall.model.text import unpaired_surrogate_or_nul, visible
 from upcall_adapters.web.assets import Asset, read_assets
-from upcall_adapters.web.door import Doorkeeper, error_response, json_response
-from upcall_adapters.web.guards import FILE_POLICY, image_type
-from upcall_adapters.web.login import LOGIN_LIFE_MS, Login, LoginRefused, Secrets, agent_words
+from upcall_adapters.web.door import Doorkeeper
+from upcall_adapters.web.gate import Gate
+from upcall_adapters.web.guards import FILE_POLICY, cookie_values, image_type
+from upcall_adapters.web.login import (
+    HERE,
+    LOGIN_LIFE_MS,
+    Login,
+    LoginRefused,
+    Secrets,
+    agent_words,
+)
 from upcall_adapters.web.metrics import metrics_text
 from upcall_adapters.web.pages import Page
 from upcall_adapters.web.parts import Parts
@@ -53,10 +62,17 @@ from upcall_adapters.web.present import (
     receipt_json,
     state_json,
 )
+from upcall_adapters.web.responses import error_response, json_response
+from upcall_adapters.web.server import running
+
+if TYPE_CHECKING:
+    from upcall_adapters.web.server import InboxHandler
 
 MAX_BODY_BYTES: Final = 64 * 1024
 WAIT_S: Final = 25.0
+BODY_S: Final = 10.0
 FIRST_MESSAGE_S: Final = 10.0
+MAX_LIVE: Final = 64
 HEARTBEAT_S: Final = 20.0
 CLOSE_SIGNED_OUT: Final = 4401
 MAX_HISTORY: Final = 100
@@ -145,12 +161,38 @@ def _checked_answer(body: AnswerBody) -> None:
         raise UsageError("indices must be different option numbers", code="invalid_answer")
 
 
+async def _read(request: web.Request) -> bytes:
+    """Return the body, which has to come whole and soon.
+
+    Raises:
+        web.HTTPRequestTimeout: it did not come in time.
+        UsageError: what came is no body.
+    """
+    guest = cast("InboxHandler", request.protocol)
+    guest.reading = True
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await request.read()
+    except TimeoutError as problem:
+        raise web.HTTPRequestTimeout from problem
+    except (web.RequestPayloadError, ClientPayloadError, HttpProcessingError) as problem:
+        raise UsageError("the body can't be read", code="invalid_body") from problem
+    finally:
+        guest.reading = False
+
+
 async def _body(request: web.Request, kind: type[BodyT]) -> BodyT:
-    data = await request.read()
+    data = await _read(request)
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise UsageError(visible(str(problem)), code="invalid_body") from problem
+
+
+def _not_signed_in() -> LoginRefused:
+    return LoginRefused(
+        "this browser isn't signed in", code="not_signed_in", recover="run `upcall inbox`"
+    )
 
 
 def _number(request: web.Request, name: str) -> int | None:
@@ -171,6 +213,7 @@ class Routes:
         self._view = parts.seams.view
         self._built: tuple[int, bytes] | None = None
         self._building = asyncio.Lock()
+        self._live_count = 0
 
     def add_to(self, app: web.Application) -> None:
         """Register every route."""
@@ -223,31 +266,47 @@ class Routes:
     def _agent(self, request: web.Request) -> str:
         return agent_words(request.headers.get("User-Agent", ""))
 
+    def _origin(self, request: web.Request) -> str | None:
+        return self._parts.doors.origin_of(request.headers.get("Host", "").strip())
+
+    def _where(self, request: web.Request) -> str:
+        """Return from where a browser comes, as far as we can tell."""
+        origin = self._origin(request)
+        is_public = origin is not None and origin == self._parts.doors.public
+        return f"through {origin}" if is_public else HERE
+
+    def _cookies(self, request: web.Request) -> list[str]:
+        name = self._parts.doors.cookie_name(self._origin(request))
+        return cookie_values(list(request.headers.items()), name)
+
     def _signed_in(
         self, request: web.Request, secrets: Secrets, extra: Mapping[str, str]
     ) -> web.Response:
+        origin = self._origin(request)
         response = json_response({**extra, "key": secrets.key})
         response.set_cookie(
-            self._parts.cookie_name,
+            self._parts.doors.cookie_name(origin),
             secrets.cookie,
             max_age=LOGIN_LIFE_MS // 1000,
             path="/",
             httponly=True,
             samesite="Strict",
-            secure=request.headers.get("Origin", "").startswith("https:"),
+            secure=origin is not None and origin.startswith("https:"),
         )
         return response
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         body = await _body(request, LoginBody)
         agent = self._agent(request)
-        secrets = await self._parts.logins.redeem(body.code.strip().lower(), agent)
+        code = body.code.strip().lower()
+        secrets = await self._parts.logins.redeem(code, agent, self._where(request))
         self._parts.seams.log.info("web_signed_in", agent=agent, way="link")
         return self._signed_in(request, secrets, {})
 
     async def _browser(self, request: web.Request) -> web.StreamResponse:
-        await request.read()
-        code, poll = self._parts.logins.start_waiting(self._agent(request))
+        await _read(request)
+        where = self._where(request)
+        code, poll = self._parts.logins.start_waiting(self._agent(request), where)
         return json_response({"code": code, "poll": poll})
 
     async def _browser_wait(self, request: web.Request) -> web.StreamResponse:
@@ -258,18 +317,17 @@ class Routes:
         self._parts.seams.log.info("web_signed_in", agent=self._agent(request), way="browser")
         return self._signed_in(request, secrets, {"state": "in"})
 
+    def _login_of(self, request: web.Request, key: str | None) -> Login | None:
+        found = (self._parts.logins.find(cookie, key) for cookie in self._cookies(request))
+        return next((login for login in found if login is not None), None)
+
     def _with_login(
         self, handler: Callable[[web.Request, Login], Awaitable[web.StreamResponse]]
     ) -> Handler:
         async def checked(request: web.Request) -> web.StreamResponse:
-            cookie = request.cookies.get(self._parts.cookie_name)
-            login = self._parts.logins.find(cookie, request.headers.get("X-Upcall-Key"))
+            login = self._login_of(request, request.headers.get("X-Upcall-Key"))
             if login is None:
-                raise LoginRefused(
-                    "this browser isn't signed in",
-                    code="not_signed_in",
-                    recover="run `upcall inbox`",
-                )
+                raise _not_signed_in()
             if request.method == "POST":
                 await self._parts.logins.touch(login)
             return await handler(request, login)
@@ -277,11 +335,12 @@ class Routes:
         return checked
 
     async def _logout(self, request: web.Request, login: Login) -> web.StreamResponse:
-        await request.read()
+        await _read(request)
         await self._parts.logins.sign_out(login.digest)
         self._parts.pages.sign_out(login.digest)
         response = json_response({"ok": True})
-        response.del_cookie(self._parts.cookie_name, path="/")
+        name = self._parts.doors.cookie_name(self._origin(request))
+        response.del_cookie(name, path="/", secure=name.startswith("__Host-"))
         return response
 
     # -- reading -------------------------------------------------------------------------
@@ -300,6 +359,7 @@ class Routes:
                 "version": seams.version,
                 "me": visible(seams.operator),
                 "channel": visible(seams.channel),
+                "undo_s": self._parts.undo_s,
             },
         )
 
@@ -388,29 +448,42 @@ class Routes:
     # -- live ----------------------------------------------------------------------------
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        cookie = request.cookies.get(self._parts.cookie_name)
-        if self._parts.logins.known_cookie(cookie) is None:
-            return error_response(401, "not_signed_in", "this browser isn't signed in")
+        logins = self._parts.logins
+        if not any(logins.known_cookie(cookie) for cookie in self._cookies(request)):
+            raise _not_signed_in()
         ws = web.WebSocketResponse(
             heartbeat=HEARTBEAT_S, max_msg_size=MAX_BODY_BYTES, compress=False, timeout=2.0
         )
         if not ws.can_prepare(request).ok:
+            if self._login_of(request, request.headers.get("X-Upcall-Key")) is None:
+                raise _not_signed_in()
             return error_response(400, "not_a_websocket", "this is a WebSocket address")
-        await ws.prepare(request)
-        login = await self._first_message(ws, cookie)
+        if self._live_count >= MAX_LIVE:
+            return error_response(503, "too_many_pages", f"{MAX_LIVE} pages are open already")
+        self._live_count += 1
+        try:
+            await ws.prepare(request)
+            return await self._serve_live(ws, request)
+        finally:
+            self._live_count -= 1
+
+    async def _serve_live(
+        self, ws: web.WebSocketResponse, request: web.Request
+    ) -> web.StreamResponse:
+        login = await self._first_message(ws, request)
         if login is None:
             await ws.close(code=CLOSE_SIGNED_OUT, message=b"not signed in")
             return ws
         await self._parts.logins.touch(login)
         with self._parts.pages.joined(login.digest) as page:
             async with asyncio.TaskGroup() as tasks:
-                writer = tasks.create_task(self._write(ws, page, cookie), name="web-page")
-                await self._read(ws, page, cookie)
+                writer = tasks.create_task(self._write(ws, page), name="web-page")
+                await self._read(ws, page)
                 writer.cancel()
         return ws
 
     async def _first_message(
-        self, ws: web.WebSocketResponse, cookie: str | None
+        self, ws: web.WebSocketResponse, request: web.Request
     ) -> Login | None:
         try:
             async with asyncio.timeout(FIRST_MESSAGE_S):
@@ -423,9 +496,9 @@ class Routes:
             key = msgspec.json.decode(message.data, type=KeyMessage).key
         except msgspec.DecodeError:
             return None
-        return self._parts.logins.find(cookie, key)
+        return self._login_of(request, key)
 
-    async def _read(self, ws: web.WebSocketResponse, page: Page, cookie: str | None) -> None:
+    async def _read(self, ws: web.WebSocketResponse, page: Page) -> None:
         async for message in ws:
             if message.type is not WSMsgType.TEXT:
                 continue
@@ -433,17 +506,17 @@ class Routes:
                 number = msgspec.json.decode(message.data, type=ReadMessage).read
             except msgspec.DecodeError:
                 continue
-            login = self._parts.logins.known_cookie(cookie)
+            login = self._parts.logins.get(page.login)
             if login is not None:
                 await self._parts.logins.touch(login)
             page.read_again(number)
 
-    async def _write(self, ws: web.WebSocketResponse, page: Page, cookie: str | None) -> None:
+    async def _write(self, ws: web.WebSocketResponse, page: Page) -> None:
         try:
             while True:
                 await page.changed.wait()
                 page.changed.clear()
-                if page.leave is None and self._parts.logins.known_cookie(cookie) is None:
+                if page.leave is None and self._parts.logins.get(page.login) is None:
                     page.leave = "signed_out"
                 if page.leave == "signed_out":
                     await ws.close(code=CLOSE_SIGNED_OUT, message=b"signed out")
@@ -459,19 +532,24 @@ class Routes:
             return  # the page is gone; its reader ends as well
 
 
+def application(parts: Parts, assets: Mapping[str, Asset], gate: Gate) -> web.Application:
+    """Return the inbox as an application: the door and every route."""
+    door = Doorkeeper(parts, gate, MAX_BODY_BYTES)
+    app = web.Application(middlewares=[door.middleware], client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(door.add_headers)
+    Routes(parts, assets).add_to(app)
+    return app
+
+
 @asynccontextmanager
 async def serving(parts: Parts, sock: socket.socket) -> AsyncIterator[None]:
     """Serve *parts* on a listening socket while the context lasts."""
     assets = await asyncio.to_thread(read_assets)
-    door = Doorkeeper(parts)
-    app = web.Application(middlewares=[door.middleware], client_max_size=MAX_BODY_BYTES)
-    app.on_response_prepare.append(door.add_headers)
-    Routes(parts, assets).add_to(app)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, sock).start()
-        yield
-    finally:
-        parts.pages.stop()
-        await runner.cleanup()
+    gate = Gate(parts.own_uid)
+    app = application(parts, assets, gate)
+    async with running(app, sock, gate, parts.seams.log):
+        try:
+            yield
+        finally:
+            parts.pages.stop()
+            parts.logins.stop_waiting()

@@ -17,6 +17,7 @@ CAPABILITIES: Final = Capabilities(
     threads=False,
     files=True,
     repeat="harmless",
+    secrets=True,
 )
 
 

@@ -4,13 +4,13 @@ stdout carries the answer or the one JSON document, people read stderr, and scri
 exit code. Nothing here ever shows a traceback.
 """
 
-from __future__ import annotations
-
+# Only what is part of the interpreter itself, which no folder can shadow: what comes after
+# `_forget_the_working_folder` may be imported as usual.
 import errno
 import os
 import sys
 
-from upcall.cli import exits, screen
+from upcall.cli import exits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ COMMANDS = {
     "sessions": "list programs that can ask",
     "watch": "see everything live and answer in this terminal",
     "inbox": "open the inbox in a browser, or manage its logins",
-    "hub": "run, start, stop, or look at the hub",
+    "hub": "run, start, stop, back up, or look at the hub",
+    "forget": "erase texts that the hub keeps",
+    "service": "start the hub at login",
     "roots": "project folders whose sessions the hub reads",
     "config": "the configuration: path, check, schema",
     "doctor": "check everything; each finding with its remedy",
     "demo": "see it work: three questions and a page to answer them",
     "completion": "print a shell's completion script",
+    "uninstall": "remove what upcall has left on this computer",
 }
 
 
@@ -59,8 +62,10 @@ def usage() -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: "Sequence[str] | None" = None) -> int:
     """Run one command and return its exit code."""
+    if argv is None:
+        _forget_the_working_folder()
     words = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in words[: words.index("--") if "--" in words else len(words)]
     try:
@@ -92,7 +97,28 @@ def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _forget_the_working_folder() -> None:
+    """Import nothing from where we stand, though PYTHONPATH may name it.
+
+    Such a variable is often set for a project, and its folder may hold a `json.py`. Only what
+    lies in the working folder is left out; if this very program comes from there, nothing is.
+    """
+    named = os.environ.get("PYTHONPATH")
+    if not named or sys.flags.ignore_environment:
+        return
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # it was removed; nothing can be in it
+        return
+    folders = {os.path.realpath(os.path.join(here, one)) for one in named.split(os.pathsep)}
+    inside = {one for one in folders if one == here or one.startswith(here.rstrip("/") + "/")}
+    if os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..")) not in inside:
+        sys.path[:] = [one for one in sys.path if os.path.realpath(one) not in inside]
+
+
 def _run(words: list[str]) -> int:
+    from upcall.cli import screen
+
     name = words[0] if words else ""
     if name in {"-h", "--help", "help"}:
         if name == "help" and len(words) > 1 and words[1] in COMMANDS:

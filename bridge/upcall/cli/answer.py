@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from upcall.cli import args, control, exits, results, screen
-from upcall.cli.errors import Usage
+from upcall.cli import args, control, exits, results, screen, unseen
+from upcall.cli.errors import Failure, Usage
 from upcall.line import HubLine, LineError
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ EPILOG = """examples:
   upcall answer a7q2 yes
   upcall answer a7q2 '#2'
   upcall answer a7q2 --decline
+  upcall answer a7q2          (a secret: it is typed unseen)
 
 exit codes:
   0 taken   1 failure, or not allowed from here
@@ -52,16 +53,20 @@ def run(argv: Sequence[str]) -> int:
     given = parser().read(argv)
     args.usable(given.ask, "ID")
     values = [args.usable(value, "VALUE") for value in given.values]
+    if not values and not given.decline and given.hold is None:
+        return _answer_unseen(given)
     if sum([bool(values), given.decline, given.hold is not None]) != 1:
         raise Usage(
             "give either a VALUE, or --decline, or --hold, or --no-hold",
             "example: upcall answer a7q2 yes",
         )
+    return _send(given, values=values, decline=given.decline, hold=given.hold)
+
+
+def _send(given: argparse.Namespace, **act: Any) -> int:
     with control.connect() as line:
         try:
-            reply = line.request(
-                "answer", ask=given.ask, values=values, decline=given.decline, hold=given.hold
-            )
+            reply = line.request("answer", ask=given.ask, **act)
         except LineError as err:
             return _refused(err, given, line)
     result = reply.get("result") or {}
@@ -70,6 +75,29 @@ def run(argv: Sequence[str]) -> int:
     if not given.quiet:
         screen.err(_taken(result, given.hold))
     return exits.OK
+
+
+def _answer_unseen(given: argparse.Namespace) -> int:
+    """Have a secret typed at this terminal, where it is not shown."""
+    if not unseen.is_possible():
+        raise Usage(
+            "give either a VALUE, or --decline, or --hold, or --no-hold",
+            "example: upcall answer a7q2 yes; without a VALUE a secret is typed at a terminal",
+        )
+    with control.connect() as line:
+        known = line.request("asks", state="open", limit=1000).get("asks") or []
+    text = given.ask.removeprefix("ask:")
+    found = [ask for ask in known if len(text) >= 4 and str(ask.get("id", "")).startswith(text)]
+    if len(found) != 1 or not found[0].get("secret"):
+        raise Usage(
+            "give either a VALUE, or --decline, or --hold, or --no-hold",
+            "example: upcall answer a7q2 yes",
+        )
+    words = unseen.typed(screen.one_line(str(found[0].get("question", "")), 200))
+    if not words:
+        raise Failure("nothing was typed, so nothing was sent", code="invalid_answer")
+    act = {"values": [words], "hidden": True, "revision": found[0].get("revision")}
+    return _send(given, **act)
 
 
 def _taken(result: dict[str, Any], hold: bool | None) -> str:
@@ -94,13 +122,15 @@ def _refused(err: LineError, given: argparse.Namespace, line: HubLine) -> int:
             names = ", ".join(str(one) for one in (found or [])[:8])
         raise Usage(f"{given.ask!r} fits several questions: {names}", code=err.code)
     ended = isinstance(result, dict) and result.get("outcome") not in {None, "open"}
-    if not ended and err.code not in {"already_answered", "closed"}:
+    if not ended and err.code not in {"already_answered", "closed", "stale_card"}:
         raise err
     found_result = result if isinstance(result, dict) else {}
     if given.json:
         screen.document(results.document(found_result) | {"error": err.as_dict()})
     # Not ended, but claimed: only the hub knows by whom.
-    words = ended_words(found_result, line) if ended else screen.one_line(err.msg, 300)
+    is_changed = err.code == "stale_card" and err.msg == found_result.get("reason")
+    hubs_words = not ended or is_changed
+    words = screen.one_line(err.msg, 300) if hubs_words else ended_words(found_result, line)
     screen.err(f"upcall: {words}")
     return exits.NO_ANSWER
 

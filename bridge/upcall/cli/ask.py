@@ -25,6 +25,7 @@ only these labels are answers."""
 EPILOG = """examples:
   colour=$(upcall ask "Colour?" -o red -o green --timeout 10m --default red)
   upcall ask "What shall the release be called?"
+  token=$(upcall ask "Token for the deploy?" --secret)
   id=$(upcall ask "Ship it?" -o yes -o no --no-wait); upcall wait "$id"
 
 exit codes:
@@ -60,6 +61,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add("--default", metavar="LABEL", help="what a time-out answers; needs --timeout")
     add("--permission", action="store_true",
         help="asks for permission: no default, and never answered by casual words")  # fmt: skip
+    add("--secret", action="store_true",
+        help="words that are shown and kept nowhere; typed here or in the inbox")  # fmt: skip
     add_shared(parser)
     add("--no-wait", action="store_true",
         help="hand it to the hub and print its id; see `upcall wait`")  # fmt: skip
@@ -106,8 +109,13 @@ def ask_and_show(given: argparse.Namespace, ask: dict[str, Any]) -> int:
     with EndingSignals() as signals:
         try:
             asked, result, here = wait_for_end(given, ask, signals)
+            if ask.get("secret"):
+                result["secret"] = True
+            if asked is not None:
+                asked.before_words()
             code = results.show(result, as_json=given.json, quiet=given.quiet, here=here)
             if asked is not None:
+                asked.after_words()
                 # Only now is the answer ours: had we died before, the card would say so.
                 asked.took()
                 asked.close()
@@ -178,13 +186,12 @@ def _hand_over(given: argparse.Namespace, ask: dict[str, Any]) -> int:
     else:
         screen.out(str(state["id"]))
     if not given.quiet and result["outcome"] == "open":
-        from upcall.cli import where
+        from upcall.cli import at_login, where
 
         screen.err(where.asked(state, answer.get("channels") or [], here=False))
-        screen.err(
-            f"kept; collect it with: upcall wait {state['id']} "
-            "(after a reboot nobody is asked until some upcall command runs)"
-        )
+        screen.err(f"kept; collect it with: upcall wait {state['id']}")
+        if not at_login.is_installed():
+            screen.err(f"kept; but {at_login.AFTER_REBOOT_GLUED}")
     return exits.OK
 
 
@@ -239,6 +246,8 @@ def spec_of(given: argparse.Namespace) -> dict[str, Any]:
     options = [_label(label) for label in given.options]
     _at_most(len(options), MAX_OPTIONS, "-o", "options")
     _differ(options)
+    if given.secret:
+        _check_secret(given, options)
     if given.multi and not options:
         raise Usage("--multi needs options", "give them with -o LABEL")
     free_text = not options if given.free_text is None else given.free_text
@@ -252,6 +261,8 @@ def spec_of(given: argparse.Namespace) -> dict[str, Any]:
         "free_text": free_text,
         "class": "permission" if given.permission else "question",
     }
+    if given.secret:
+        ask["secret"] = True
     if given.permission:
         _check_permission(given, options, free_text)
     if given.recommend is not None:
@@ -271,6 +282,29 @@ def spec_of(given: argparse.Namespace) -> dict[str, Any]:
     if given.detail is not None:
         ask["detail"] = detail_of(given.detail)
     return ask
+
+
+def _check_secret(given: argparse.Namespace, options: list[str]) -> None:
+    why = {
+        "-o": bool(options),
+        "--multi": given.multi,
+        "--permission": given.permission,
+        "--no-free-text": given.free_text is False,
+        "--recommend": given.recommend is not None,
+        "--default": given.default is not None,
+        "--key": given.key is not None,
+        "--no-wait": given.no_wait,
+    }
+    for name, is_given in why.items():
+        if is_given:
+            kept = name in {"--key", "--no-wait"}
+            raise Usage(
+                f"--secret does not go with {name}",
+                "a secret is kept nowhere: who asks for it has to wait"
+                if kept
+                else "a secret is words that a person types",
+                "invalid_ask",
+            )
 
 
 def timeout_of(text: str) -> float:

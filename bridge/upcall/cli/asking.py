@@ -16,9 +16,12 @@ from upcall.line.errors import LOST_CODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from upcall.cli.prompt import Prompt
+
+    WaitFor = Callable[[Iterable[int], int | None, float | None], tuple[set[int], bool]]
 
 HUB_WITHIN_S = 10.0
 SAY_AGAIN_S = 600.0
@@ -51,6 +54,8 @@ class Asking:
         quiet: say nothing on stderr but errors.
         unseen_fails: give up when nobody can see the question for 60 s.
         prompt: asks on this terminal too, if given; closed at the end.
+        now: returns seconds that only grow.
+        wait_for: waits as `waiting.wait_for` does, by the same clock.
     """
 
     def __init__(
@@ -61,12 +66,16 @@ class Asking:
         quiet: bool,
         unseen_fails: bool,
         prompt: Prompt | None,
+        now: Callable[[], float] = time.monotonic,
+        wait_for: WaitFor = waiting.wait_for,
     ) -> None:
         self._ask = ask
         self._session = session
         self._quiet = quiet
         self._unseen_fails = unseen_fails
         self._prompt = prompt
+        self._now = now
+        self._wait_for = wait_for
         self._line: HubLine | None = None
         self._view: dict[str, Any] = ask
         self._channels: list[dict[str, Any]] = []
@@ -76,6 +85,7 @@ class Asking:
         self._told_unseen = False
         self._mentioned_loss = False
         self._is_silent = False
+        self._is_beside = False
         self.answered_here = False
 
     def run(self, signals: EndingSignals) -> dict[str, Any]:
@@ -96,6 +106,7 @@ class Asking:
         finally:
             if self._prompt is not None:
                 self._prompt.clear()
+                self._is_beside = not self._prompt.take_turn()
                 self._prompt.close()
         signals.settle()
         return result
@@ -104,7 +115,10 @@ class Asking:
         """Tell the hub that the answer was written; best effort, the answer is out."""
         for _ in range(2):
             try:
-                if self._line is None:
+                if self._line is None and self._ask.get("secret"):
+                    # Asking again would have a person type it again.
+                    self._line = ensure_hub(HUB_WITHIN_S)
+                elif self._line is None:
                     self._line, _ = raise_ask(self._ask, self._session, wait=True)
                 self._line.request("took", ask=self._ask["id"], timeout_s=HUB_WITHIN_S)
             except LineError as err:
@@ -115,6 +129,16 @@ class Asking:
                 return
             else:
                 return
+
+    def before_words(self) -> None:
+        """Make room for what is said of the end, where another question is on the screen."""
+        if self._is_beside:
+            screen.draw("\n")
+
+    def after_words(self) -> None:
+        """Give that question its prompt back; what was typed there is still there."""
+        if self._is_beside:
+            screen.draw("> ")
 
     def close(self) -> None:
         """Close the connection."""
@@ -207,9 +231,7 @@ class Asking:
         prompt = self._prompt
         if prompt is not None and prompt.is_shown and prompt.is_foreground():
             reads.add(prompt.fileno())
-        ready, reader_gone = waiting.wait_for(
-            reads, self._output, self._pause_s(len(reads) > 1)
-        )
+        ready, reader_gone = self._wait_for(reads, self._output, self._pause_s(len(reads) > 1))
         if reader_gone:
             self._cancel()
             return self._ended_here("the reader of the answer went away")
@@ -225,7 +247,7 @@ class Asking:
             # Nothing tells us when our turn comes, or when we are in the foreground again.
             pauses.append(_LOOK_EVERY_S if is_prompting else _TURN_EVERY_S)
         if self._unseen_since is not None:
-            now = time.monotonic()
+            now = self._now()
             pauses.append(self._said_at + SAY_AGAIN_S - now)
             if not self._told_unseen:
                 pauses.append(self._unseen_since + _UNSEEN_SAID_S - now)
@@ -237,6 +259,7 @@ class Asking:
         kind = event.get("event")
         if kind == "ended" and isinstance(event.get("result"), dict):
             result: dict[str, Any] = event["result"]
+            self._mark(result)
             self._tell_loser(result)
             return result
         if kind == "channels":
@@ -268,10 +291,10 @@ class Asking:
         if self._prompt is not None or where.is_seen(self._channels):
             self._unseen_since = None
         elif self._unseen_since is None:
-            self._unseen_since = time.monotonic()
+            self._unseen_since = self._now()
 
     def _look_at_unseen(self) -> None:
-        now = time.monotonic()
+        now = self._now()
         if self._unseen_since is None:
             return
         if self._unseen_fails and now - self._unseen_since >= UNSEEN_FAILS_S:
@@ -288,7 +311,7 @@ class Asking:
             self._say(where.unseen(self._view, self._channels))
 
     def _say(self, words: str) -> None:
-        self._said_at = time.monotonic()
+        self._said_at = self._now()
         if not self._quiet:
             screen.err(words)
 
@@ -313,17 +336,23 @@ class Asking:
         except choose.NotAnAnswer as why:
             prompt.again(str(why))
             return None
+        words = answer.get("text") if self._ask.get("secret") else None
+        if words is not None:
+            answer = {"secret": True}  # the words are here already, and go nowhere
         try:
             taken = line.request(
                 "took", ask=self._ask["id"], answer=answer, terminal=prompt.name
             )
         except LineError as err:
             return self._refused(prompt, err)
-        prompt.is_shown = False
+        prompt.answered()
         self.answered_here = True
         result = taken.get("result")
         if not isinstance(result, dict) or result.get("outcome") == "open":
             return None  # claimed: its end comes as an event
+        if words is not None and result.get("outcome") == "answered":
+            result["answer"] = {"indices": [], "labels": [], "text": words}
+            self._mark(result)
         return result
 
     def _refused(self, prompt: Prompt, err: LineError) -> dict[str, Any] | None:
@@ -331,6 +360,7 @@ class Asking:
             raise err
         result = err.extra.get("result")
         if isinstance(result, dict) and result.get("outcome") not in {None, "open"}:
+            self._mark(result)
             self._tell_loser(result, typed=True)
             return result
         if err.code == "invalid_answer":
@@ -343,6 +373,10 @@ class Asking:
         self._update_seen()
         return None
 
+    def _mark(self, result: dict[str, Any]) -> None:
+        if self._ask.get("secret"):
+            result["secret"] = True  # stderr says so instead of the words
+
     def _tell_loser(self, result: dict[str, Any], *, typed: bool = False) -> None:
         prompt = self._prompt
         if prompt is None or not prompt.is_shown:
@@ -352,9 +386,7 @@ class Asking:
             return
         self.answered_here = True  # told right here, once
         unused = " Your input was not used." if typed or prompt.has_input() else ""
-        prompt.clear(
-            f'{results.by(result)} answered "{results.quote(result)}"{_ago(result)}.{unused}'
-        )
+        prompt.clear(f"{results.won(result, _ago(result))}{unused}")
 
 
 def _cancel_on(line: HubLine, ask_id: str) -> None:

@@ -41,6 +41,8 @@ def read(ask: dict[str, Any], typed: str) -> dict[str, Any]:
     """
     options: list[str] = ask.get("options") or []
     text = typed.strip()
+    if ask.get("secret") and typed and fold(text) != DECLINE:
+        return {"text": typed}  # blanks may belong to it
     if not text:
         raise NotAnAnswer(_wanted(ask))
     if fold(text) == DECLINE and ask.get("can_decline", True):

@@ -45,7 +45,12 @@ def run(argv: Sequence[str]) -> int:
         shell = os.path.basename(os.environ.get("SHELL", ""))
         if shell not in SHELLS:
             raise Usage(f"which shell? {', '.join(SHELLS)}", "example: upcall completion bash")
+    screen.out(script(shell))
+    return exits.OK
+
+
+def script(shell: str) -> str:
+    """Return the completion script of *shell*, without its last line's end."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "completions")
     with open(os.path.join(folder, f"upcall.{shell}"), encoding="utf-8") as file:
-        screen.out(file.read().rstrip("\n"))
-    return exits.OK
+        return file.read().rstrip("\n")

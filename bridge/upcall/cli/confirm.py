@@ -51,12 +51,15 @@ def run(argv: Sequence[str]) -> int:
     with EndingSignals() as signals:
         try:
             asked, result, here = ask.wait_for_end(given, spec, signals)
+            if asked is not None:
+                asked.before_words()
             if given.json:
                 screen.document(results.document(result))
             words = results.told(result, here=here)
             if words is not None and not given.quiet:
                 screen.err(words)
             if asked is not None:
+                asked.after_words()
                 asked.took()
                 asked.close()
         except Interrupted as signal:

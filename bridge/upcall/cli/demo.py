@@ -13,9 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from upcall.cli import args, choose, exits, screen
+from upcall.cli.browser import forward_line, is_without_browser
 from upcall.cli.demo_auto import AutoFailed, answer_all
 from upcall.cli.errors import Failure
-from upcall.cli.inbox import forward_line, is_remote
+from upcall.cli.programs import find
 from upcall.cli.prompt import Prompt
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.cli.standalone import login_name, wire_answer
@@ -107,7 +108,7 @@ def run(argv: Sequence[str]) -> int:
 
 def program() -> str:
     """Return what a person types for `upcall`, from the folder that we are in."""
-    if shutil.which("upcall"):
+    if find("upcall", os.environ):
         return "upcall"
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) == "__main__.py":
@@ -236,12 +237,10 @@ def _stop_hub() -> None:
 def _invite(link: str) -> None:
     screen.out("demo: open this link in a browser (it works once, for 5 minutes):")
     screen.out(f"      {screen.visible(link)}")
-    if is_remote(os.environ):
-        screen.out(f"      {forward_line(link, os.environ)}")
-    elif sys.platform != "darwin" and not (
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
-        screen.out("      no browser here? answer in this terminal")
+    if is_without_browser(os.environ, sys.platform):
+        # This demo is no hub that `upcall watch` would find: the terminal asks by itself.
+        words = forward_line(link, os.environ).partition(" - or answer here")[0]
+        screen.out(f"      {words}")
     screen.out("demo: or answer right here, one question after the other")
 
 

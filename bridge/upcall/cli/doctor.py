@@ -9,6 +9,8 @@ import time
 
 import upcall
 from upcall.cli import args, exits, screen, where
+from upcall.cli.doctor_system import after_reboot, windows
+from upcall.cli.finding import Finding
 from upcall.line import HubLine, LineError
 from upcall.line.connection import read_hub_json, socket_paths
 from upcall.line.start import is_newer
@@ -28,28 +30,10 @@ EPILOG = """example:
 exit codes:
   0 nothing is wrong   1 something is; each line says what to do   2 usage"""
 _DEFAULT_PORT = 8737
+_PROXY_VARIABLES = frozenset(
+    {"http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy", "socks_proxy"}
+)
 _MARKS = {"ok": "ok  ", "warning": "warn", "error": "FAIL"}
-
-
-class Finding:
-    """One result of a check."""
-
-    __slots__ = ("code", "level", "msg", "recover")
-
-    def __init__(self, level: str, code: str, msg: str, recover: str | None = None) -> None:
-        self.level = level
-        self.code = code
-        self.msg = msg
-        self.recover = recover
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for `--json`."""
-        return {
-            "level": self.level,
-            "code": self.code,
-            "msg": self.msg,
-            "recover": self.recover,
-        }
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -86,17 +70,20 @@ def all_findings() -> Iterator[Finding]:
     yield from _folder(state, "state folder", "state")
     found_network = paths.is_network_filesystem(state)
     if found_network:
+        from upcall_discovery.filesystem import where_not_local
+
         yield Finding(
             "error",
             "state_not_local",
-            f"the state folder {state} is on a network file system ({found_network})",
+            f"the state folder {state} {where_not_local(state, found_network)}",
             "set XDG_STATE_HOME to a folder on a local disk",
         )
     yield from _runtime()
     yield _config()
     yield from _hub(state)
     yield from _records()
-    yield from _after_reboot()
+    yield from windows()
+    yield from after_reboot()
 
 
 def _python() -> Finding:
@@ -193,7 +180,10 @@ def _hub(state: str) -> Iterator[Finding]:
         yield Finding("error", str(problem.get("code")), str(problem.get("msg")), recover)
     for channel in status.get("channels") or []:
         yield _channel(channel)
-    yield from _port(status.get("web_url"))
+    yield from _others_code(status)
+    yield from _way_out(status.get("network"))
+    yield from _port(status)
+    yield from _tunnel()
     if status.get("deliveries_waiting"):
         yield Finding(
             "warning",
@@ -203,9 +193,45 @@ def _hub(state: str) -> Iterator[Finding]:
         )
 
 
-def _port(url: object) -> Iterator[Finding]:
+def _others_code(status: dict[str, Any]) -> Iterator[Finding]:
+    """Name every adapter that is not ours: it can do what the hub can."""
+    for adapter in status.get("adapters") or []:
+        if adapter.get("ours") is False:
+            package = f"{adapter.get('package')} {adapter.get('version') or ''}".rstrip()
+            yield Finding(
+                "ok",
+                "adapter_of_others",
+                f"channel {adapter.get('channel')}: adapter {adapter.get('adapter')} is other "
+                f"people's code, package {package}, {adapter.get('path')}",
+            )
+
+
+def _way_out(network: object) -> Iterator[Finding]:
+    """Say how the hub reaches other computers; the environment has no say in it."""
+    if not isinstance(network, dict):
+        return  # a hub of before
+    if network.get("proxy"):
+        yield Finding("ok", "proxy", f"other computers are reached through {network['proxy']}")
+        return
+    named = sorted(name for name in os.environ if name.lower() in _PROXY_VARIABLES)
+    ignored = f"; {', '.join(named)} in the environment is not used" if named else ""
+    yield Finding(
+        "ok",
+        "proxy",
+        f"other computers are reached without a proxy{ignored}",
+        "if one is needed: proxy under [network] in the configuration" if named else None,
+    )
+
+
+def _port(status: dict[str, Any]) -> Iterator[Finding]:
     """Warn if the inbox is not where its browsers remember it."""
-    port = str(url or "").rstrip("/").rpartition(":")[2]
+    for channel in status.get("channels") or []:
+        if channel.get("name") == "web" and channel.get("reason"):
+            if channel.get("state") != "down":
+                recover = "the new port is kept; its bookmark comes from: upcall inbox"
+                yield Finding("warning", "web_port_moved", str(channel["reason"]), recover)
+            return
+    port = str(status.get("web_url") or "").rstrip("/").rpartition(":")[2]
     if port.isdecimal() and int(port) != _DEFAULT_PORT and not _names_port():
         yield Finding(
             "warning",
@@ -215,7 +241,23 @@ def _port(url: object) -> Iterator[Finding]:
         )
 
 
+def _tunnel() -> Iterator[Finding]:
+    """Warn if a tunnel that runs as another user would be refused."""
+    web = _web_table()
+    if web.get("public_url") and not web.get("other_users") and sys.platform == "linux":
+        yield Finding(
+            "warning",
+            "web_tunnel_user",
+            "the inbox refuses a tunnel that runs as another user (root, a service)",
+            "set `other_users = true` under [web] if yours does; your own user's needs nothing",
+        )
+
+
 def _names_port() -> bool:
+    return _web_table().get("port") is not None
+
+
+def _web_table() -> dict[str, Any]:
     import tomllib
 
     from upcall.cli.config import config_path
@@ -224,10 +266,10 @@ def _names_port() -> bool:
         with open(config_path(), "rb") as file:
             document = tomllib.load(file)
     except (OSError, ValueError):
-        return False
+        return {}
     tables = document.get("channels")
     found = document.get("web") or (tables.get("web") if isinstance(tables, dict) else None)
-    return isinstance(found, dict) and found.get("port") is not None
+    return found if isinstance(found, dict) else {}
 
 
 def _waiting_words(count: int) -> str:
@@ -289,30 +331,3 @@ def _records() -> Iterator[Finding]:
     if not found.refused:
         count = len(found.live)
         yield Finding("ok", "records", f"records: {count} live in {folder}")
-
-
-def _after_reboot() -> Iterator[Finding]:
-    if sys.platform != "linux":
-        return
-    unit = os.path.join(os.path.dirname(paths.config_dir()), "systemd/user/upcall.service")
-    if not os.path.exists(unit):
-        yield Finding(
-            "warning",
-            "no_service",
-            "no service is installed: after a reboot nobody is asked until some upcall "
-            "command runs",
-            "have your service manager run at login: upcall hub run",
-        )
-        return
-    import pwd
-
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    if not os.path.exists(f"/var/lib/systemd/linger/{user}"):
-        yield Finding(
-            "warning",
-            "no_linger",
-            "the service ends when you log out",
-            f"loginctl enable-linger {user}",
-        )
-    else:
-        yield Finding("ok", "service", "the service is installed and outlives logout")

@@ -20,6 +20,8 @@ _USAGE_CODES = frozenset(
         "ambiguous_labels",
         "ambiguous_ask",
         "unknown_ask",
+        "unknown_session",
+        "ask_open",
         "invalid_answer",
         "id_conflict",
         "invalid_request",
@@ -79,7 +81,10 @@ def report(err: Exception, *, as_json: bool) -> int:
     if os.environ.get("UPCALL_DEBUG"):
         import traceback
 
-        screen.err(screen.visible("".join(traceback.format_exception(err)), newlines=True))
+        from upcall.core.redact import mask
+
+        shown = mask("".join(traceback.format_exception(err)))
+        screen.err(screen.visible(shown, newlines=True))
     return code
 
 
@@ -102,11 +107,18 @@ def _read(err: Exception) -> tuple[dict[str, Any], int]:
         _document(
             "runtime",
             "internal",
-            f"this should not happen: {type(err).__name__}: {err}",
+            f"this should not happen: {type(err).__name__}: {_masked(str(err))}",
             "set UPCALL_DEBUG=1 to see where, and report it",
         ),
         exits.FAILURE,
     )
+
+
+def _masked(text: str) -> str:
+    # Imported here: nearly no command fails in a way that nobody thought of.
+    from upcall.core.redact import mask
+
+    return mask(text)
 
 
 def _document(kind: str, code: str, msg: str, recover: str | None) -> dict[str, Any]:

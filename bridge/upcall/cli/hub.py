@@ -26,6 +26,7 @@ exit codes:
   0 done   1 failure, or no hub is running (status)   2 usage"""
 _STOP_WITHIN_S = 15.0
 _PAUSE_S = 0.05
+_INBOX_WITHIN_S = 5.0
 _CODES = "exit codes:\n  0 done   1 failure   2 usage"
 
 _ACTIONS = {
@@ -35,7 +36,11 @@ _ACTIONS = {
     "restart": "stop it and start it again",
     "reload": "read the configuration again",
     "status": "how it is, and what it hears",
+    "backup": "copy its database into a file, while it runs",
+    "restore": "go back to a backup; what is open in it is asked again",
+    "adopt": "go on with a database that was copied here",
 }
+_WITH_FILE = {"backup": " ~/upcall.backup", "restore": " ~/upcall.backup"}
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +52,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
             help=what,
             description=what.capitalize() + ".",
             prog=f"upcall hub {name}",
-            epilog=f"example:\n  upcall hub {name}\n\n{_CODES}",
+            epilog=f"example:\n  upcall hub {name}{_WITH_FILE.get(name, '')}\n\n{_CODES}",
         )
         if name == "run":
             action.add_argument(
@@ -55,6 +60,10 @@ def fill(parser: argparse.ArgumentParser) -> None:
             )
         else:
             action.add_argument("--json", action="store_true", help="print one JSON document")
+        if name in {"backup", "restore", "adopt"}:
+            from upcall.cli import stored
+
+            getattr(stored, f"fill_{name}")(action)
 
 
 def parser() -> args.Parser:
@@ -69,6 +78,11 @@ def run(argv: Sequence[str]) -> int:
     given = parser().read(argv)
     if given.action == "run":
         return _run(given.detached)
+    if given.action in {"backup", "restore", "adopt"}:
+        from upcall.cli import stored
+
+        code: int = getattr(stored, given.action)(given)
+        return code
     return {
         "start": _start,
         "stop": _stop,
@@ -79,36 +93,113 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(detached: bool) -> int:
+    from upcall.hub.foreground import begin_clean
+
+    # Before the hub's own modules are loaded: the process may begin anew.
+    given = begin_clean(detached=detached)
     from upcall.hub.daemon import main
 
-    if detached:
-        os.chdir("/")
-        os.umask(0o077)
-    return main(detached)
+    return main(detached, given)
 
 
 def _start(*, as_json: bool) -> int:
-    with ensure_hub(note=screen.err) as line:
+    with ensure_hub(socket="control", note=screen.err) as line:
         hub = line.hub
+        web_url = _inbox_of(line)
     if as_json:
-        screen.document({"hub": hub})
+        screen.document({"hub": hub, "web_url": web_url})
     else:
         screen.out(f"hub {screen.visible(str(hub.get('version')))}, pid {hub.get('pid')}")
+        if web_url:
+            screen.out(f"inbox at {screen.one_line(web_url, 100)} (upcall inbox)")
     return exits.OK
 
 
+def _inbox_of(line: HubLine) -> str | None:
+    """Return the inbox's address, which a hub that has just started knows a moment later."""
+    until = time.monotonic() + _INBOX_WITHIN_S
+    while True:
+        status = line.request("status")
+        if status.get("web_url"):
+            return str(status["web_url"])
+        channels = status.get("channels") or []
+        web = next((c for c in channels if c.get("name") == "web"), None)
+        is_starting = not channels or (web is not None and web.get("reason") == "starting")
+        if not is_starting or time.monotonic() >= until:
+            return None
+        time.sleep(_PAUSE_S)
+
+
 def _stop(*, as_json: bool) -> int:
+    before = _status_now()
     stopped = stop_running()
     if as_json:
         screen.document({"stopped": stopped is not None, "hub": stopped})
-    else:
-        screen.out("no hub is running" if stopped is None else "stopped")
+        return exits.OK
+    if stopped is None:
+        screen.out("no hub is running")
+        return exits.OK
+    screen.out(f"stopped{_kept(before)}")
+    if before.get("service"):
+        screen.err("the service starts it again at the next login, and so does any question")
     return exits.OK
 
 
 def _restart(*, as_json: bool) -> int:
-    stop_running()
-    return _start(as_json=as_json)
+    before = _status_now()
+    if before.get("service"):
+        _begin_anew(before)
+    else:
+        stop_running()
+    code = _start(as_json=as_json)
+    if before and not as_json:
+        screen.out(f"restarted{_kept(before)}")
+    return code
+
+
+def _status_now() -> dict[str, Any]:
+    """Return how the running hub is, or nothing if none answers."""
+    try:
+        with HubLine.connect("control") as line:
+            return line.request("status")
+    except LineError:
+        return {}
+
+
+def _kept(status: dict[str, Any]) -> str:
+    count = int(status.get("open_asks") or 0)
+    return f"; {count} open question{' is' if count == 1 else 's are'} kept" if count else ""
+
+
+def _begin_anew(before: dict[str, Any]) -> None:
+    """Have the hub of a service begin anew in its process, and wait until it is up.
+
+    Stopped and started from here it would not be the service's hub any more.
+
+    Raises:
+        Failure: it does not come back.
+    """
+    with HubLine.connect("control") as line:
+        try:
+            answer = line.request("stop", reason="restarted by a person", again="always")
+        except LineError as err:
+            if err.code not in LOST_CODES:
+                raise
+            answer = {}
+    if not answer.get("again"):
+        stop_running()
+        return
+    until = time.monotonic() + _STOP_WITHIN_S
+    while time.monotonic() < until:
+        now = _status_now()
+        if now and now.get("started_ms") != before.get("started_ms"):
+            return
+        time.sleep(_PAUSE_S)
+    raise Failure(
+        f"hub {before.get('pid')} was asked to begin anew and did not come back in time",
+        "see: upcall service status",
+        "hub_busy",
+    )
 
 
 def stop_running() -> dict[str, Any] | None:

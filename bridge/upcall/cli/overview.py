@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import upcall
 from upcall.cli import asks, exits, screen, where
 from upcall.line import HubLine, LineError
+from upcall.line.start import is_newer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,11 +45,18 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     since = screen.age(int(status.get("started_ms") or 0))
     state = "ready" if status.get("ready") else "not ready"
     lines = [f"hub {version}: {state}, up {since}, pid {status.get('pid')}"]
+    if is_newer(upcall.__version__, str(status.get("version"))):
+        lines.append(
+            f"  ! hub {version} is running, this is {upcall.__version__}: upcall hub restart"
+        )
     for problem in status.get("degraded") or []:
         lines.append(f"  ! {screen.one_line(str(problem.get('msg')), 300)}")
         if problem.get("recover"):
             lines.append(f"    {screen.one_line(str(problem['recover']), 300)}")
-    lines += [f"  {where.status(channel)}" for channel in status.get("channels") or []]
+    for channel in status.get("channels") or []:
+        lines.append(f"  {where.status(channel)}")
+        if channel.get("reason") and channel.get("state") != "down":
+            lines.append(f"  ! {screen.one_line(str(channel['reason']), 300)}")
     if status.get("web_url"):
         lines.append(f"  {screen.one_line(str(status['web_url']), 100)} (upcall inbox)")
     sessions, waiting = status.get("sessions") or 0, status.get("deliveries_waiting") or 0

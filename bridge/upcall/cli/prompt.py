@@ -37,6 +37,7 @@ class Prompt:
         self._typed = b""
         self.name = name
         self.is_shown = False
+        self._echoing: list[Any] | None = None
         self.leaving: str | None = "to leave: Ctrl-C, which cancels the question"
 
     @classmethod
@@ -98,6 +99,8 @@ class Prompt:
         except termios.error:
             return  # the terminal is gone; its hang-up signal ends us
         self._typed = b""
+        if ask.get("secret"):
+            self._hide_typing()
         self._write("> ")
         self.is_shown = True
 
@@ -117,7 +120,34 @@ class Prompt:
         if not self._typed.endswith(b"\n"):
             return None
         typed, self._typed = self._typed, b""
+        if self._echoing is not None:
+            self._write("\n")  # the Enter was not shown either
         return typed.decode("utf-8", "replace").rstrip("\r\n")
+
+    def _hide_typing(self) -> None:
+        try:
+            usual = termios.tcgetattr(self._fd)
+            unseen = [*usual]
+            unseen[3] &= ~termios.ECHO
+            termios.tcsetattr(self._fd, termios.TCSANOW, unseen)
+        except termios.error:
+            return  # the terminal is gone
+        if self._echoing is None:
+            self._echoing = usual
+
+    def _show_typing(self) -> None:
+        if self._echoing is None:
+            return
+        usual, self._echoing = self._echoing, None
+        try:
+            termios.tcsetattr(self._fd, termios.TCSANOW, usual)
+        except termios.error:
+            return  # the terminal is gone
+
+    def answered(self) -> None:
+        """What was typed was taken; the terminal is as before."""
+        self.is_shown = False
+        self._show_typing()
 
     def again(self, why: str) -> None:
         """Say *why* nothing was sent, and ask again."""
@@ -145,6 +175,7 @@ class Prompt:
 
     def clear(self, words: str | None = None) -> None:
         """Take the prompt off the screen, throw away what was typed, and say *words*."""
+        self._show_typing()
         if self.is_shown:
             try:
                 termios.tcflush(self._fd, termios.TCIFLUSH)
@@ -157,6 +188,7 @@ class Prompt:
 
     def close(self) -> None:
         """Let go of the terminal; the next question gets its turn."""
+        self._show_typing()
         os.close(self._fd)
         if self._turn >= 0:
             os.close(self._turn)
@@ -195,7 +227,9 @@ def question_lines(ask: dict[str, Any], columns: int) -> list[str]:
 
 
 def _how(ask: dict[str, Any], has_options: bool) -> str:
-    if not has_options:
+    if ask.get("secret"):
+        how = "type your answer, which is not shown, then Enter"
+    elif not has_options:
         how = "type your answer, then Enter"
     elif choose.takes_initials(ask):
         how = "y or n, then Enter"

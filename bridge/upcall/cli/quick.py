@@ -19,7 +19,8 @@ _VALUES = {
 _FLAGS = {
     "--multi": ("multi", True), "--free-text": ("free_text", True),
     "--no-free-text": ("free_text", False), "--permission": ("permission", True),
-    "--no-terminal": ("no_terminal", True), "--no-wait": ("no_wait", True),
+    "--secret": ("secret", True), "--no-terminal": ("no_terminal", True),
+    "--no-wait": ("no_wait", True),
     "-q": ("quiet", True), "--quiet": ("quiet", True), "--json": ("json", True),
 }  # fmt: skip
 
@@ -32,7 +33,7 @@ class Given:
         self.options: list[str] = []
         self.free_text: bool | None = None
         self.multi = self.permission = self.no_terminal = False
-        self.no_wait = self.quiet = self.json = False
+        self.no_wait = self.quiet = self.json = self.secret = False
         self.recommend: str | None = None
         self.default: str | None = None
         self.detail: str | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHANNEL_WORDS = {
-    "endpoint": "another program",
+    "endpoint": "another program on this computer, person unknown",
     "control": "another program on this computer",
     "local": "another program on this computer",
 }
@@ -33,11 +33,18 @@ def of_ask(ask: dict[str, Any]) -> dict[str, Any]:
 def exit_code(result: dict[str, Any]) -> int:
     """Return what `ask` and `wait` end with."""
     outcome = result.get("outcome")
+    if is_withheld(result):
+        return exits.NO_ANSWER
     if outcome == "answered" or (outcome == "timed_out" and result.get("answer")):
         return exits.OK
     if outcome == "timed_out":
         return exits.TIMED_OUT
     return exits.FAILURE if outcome == "open" else exits.NO_ANSWER
+
+
+def is_withheld(result: dict[str, Any]) -> bool:
+    """Tell whether it is a secret that was given to the program that asked, and not to us."""
+    return bool((result.get("answer") or {}).get("secret"))
 
 
 def lines(answer: dict[str, Any] | None) -> list[str]:
@@ -50,19 +57,35 @@ def lines(answer: dict[str, Any] | None) -> list[str]:
 
 def quote(result: dict[str, Any]) -> str:
     """Return the answer on one line, escaped, such as `yes` or `red, blue`."""
+    if result.get("secret") or is_withheld(result):
+        return "(secret)"
     return ", ".join(screen.one_line(str(line), 60) for line in lines(result.get("answer")))
 
 
 def by(result: dict[str, Any]) -> str:
     """Return who answered and where, such as `Sam on inbox`."""
+    who, place = _who_and_where(result)
+    return f"{who} on {place}" if place else who
+
+
+def won(result: dict[str, Any], ago: str = "") -> str:
+    """Return what won, such as `Sam answered "no" on inbox 3 s ago`, as a sentence."""
+    who, place = _who_and_where(result)
+    return f'{who} answered "{quote(result)}"{f" on {place}" if place else ""}{ago}.'
+
+
+def _who_and_where(result: dict[str, Any]) -> tuple[str, str]:
     who = result.get("answered_by") or {}
     channel = str(who.get("channel") or "")
     person = who.get("name")
     if person is None and channel in _CHANNEL_WORDS:
-        return _CHANNEL_WORDS[channel]
+        return _CHANNEL_WORDS[channel], ""
+    if person is not None and who.get("detail"):
+        # A program of that user answered; whether the person did, nobody can tell.
+        detail = screen.one_line(str(who["detail"]), 120)
+        return f"user {screen.one_line(str(person), 60)} on this computer ({detail})", ""
     called = screen.one_line(str(person), 60) if person is not None else "somebody"
-    place = "inbox" if channel == "web" else screen.one_line(channel, 40)
-    return f"{called} on {place}" if channel else called
+    return called, "inbox" if channel == "web" else screen.one_line(channel, 40)
 
 
 def told(result: dict[str, Any], *, here: bool, printed: bool = False) -> str | None:
@@ -75,6 +98,11 @@ def told(result: dict[str, Any], *, here: bool, printed: bool = False) -> str | 
     """
     outcome = result.get("outcome")
     waited = screen.duration(float(result.get("waited_s") or 0))
+    if is_withheld(result):
+        return (
+            f"answered (secret) - {by(result)}, after {waited}; its words were given once, to "
+            "the program that asked: exit 3"
+        )
     if outcome == "answered":
         what = "" if printed else f"{quote(result)} - "
         return None if here else f"{what}{by(result)}, after {waited}"

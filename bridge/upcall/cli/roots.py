@@ -6,6 +6,7 @@ import os
 
 from upcall.cli import args, control, exits, screen
 from upcall.cli.errors import Usage
+from upcall.cli.surroundings import on_windows_drive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ def run(argv: Sequence[str]) -> int:
         if given.action == "add" and not os.path.isdir(path):
             raise Usage(f"FOLDER: {given.path!r} is no folder")
         fields["path"] = path
+        if given.action == "add" and on_windows_drive(path, os.environ):
+            screen.err(
+                "that folder is on a Windows drive, which tells of no changes: "
+                "the hub looks there every 30 s"
+            )
     with control.connect() as line:
         found = line.request("roots", **fields).get("roots") or []
     if given.json:

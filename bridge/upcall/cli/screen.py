@@ -37,6 +37,15 @@ def err(text: str) -> None:
         return
 
 
+def draw(text: str) -> None:
+    """Write *text* to the terminal that stderr is, as it is; it is dropped if it is none."""
+    try:
+        if os.isatty(2):
+            os.write(2, text.encode())
+    except OSError:
+        return
+
+
 def folded(text: str, columns: int) -> list[str]:
     """Return escaped *text* as lines of *columns* cells, cut at blanks; an indent is kept."""
     if len(text) <= columns and text.isascii() and "\n" not in text:

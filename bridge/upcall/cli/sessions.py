@@ -53,15 +53,18 @@ def run(argv: Sequence[str]) -> int:
     return exits.OK
 
 
-def _row(session: dict[str, Any]) -> tuple[str, str, str, str]:
-    place = " ".join(
-        str(session[name]) for name in ("repo", "branch", "machine") if session.get(name)
-    )
-    doing = session.get("task") or session.get("activity") or session.get("last_text") or ""
-    who = session.get("title") or session.get("program") or "?"
+def _row(session: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """Return what the hub found out, and last, behind "says", the session's own words."""
+    place = [str(session[name]) for name in ("machine", "cwd") if session.get(name)]
+    says = [str(session[name]) for name in ("title", "repo", "branch") if session.get(name)]
+    doing = session.get("task") or session.get("activity") or session.get("last_text")
+    if doing:
+        says.append(str(doing))
+    words = " · ".join(screen.one_line(word, 120) for word in dict.fromkeys(says))
     return (
         screen.one_line(str(session.get("session_id", "?")), 24),
         screen.one_line(f"{session.get('kind', '?')} {session.get('state', '?')}", 20),
-        screen.one_line(str(who), 24),
-        screen.one_line(f"{place}  {doing}".strip(), 300),
+        screen.one_line(str(session.get("program") or "?"), 24),
+        screen.one_line(" ".join(place), 60),
+        f"says: {words}" if words else "",
     )

@@ -108,6 +108,7 @@ class _Alone:
             timeout_s=self._ask.get("timeout_s"),
             default=self._ask.get("default"),
             permission=self._ask["class"] == "permission",
+            secret=bool(self._ask.get("secret")),
             ask_id=self._ask["id"],
         )
 
@@ -161,7 +162,8 @@ class _Alone:
         except (choose.NotAnAnswer, InvalidAnswer) as why:
             prompt.again(str(why))
         else:
-            prompt.is_shown = not self.told_here
+            if self.told_here:
+                prompt.answered()
 
     def _result(self, outcome: str, answer: Answer | None, asked_at: float) -> dict[str, Any]:
         by = None if answer is None else answer.answered_by
@@ -178,12 +180,12 @@ class _Alone:
             "answered_by": None if by is None else {"name": by.name, "channel": by.channel},
             "waited_s": round(time.monotonic() - asked_at, 3),
         }
+        if self._ask.get("secret"):
+            result["secret"] = True
         if self._prompt is not None and self._prompt.is_shown and outcome == "answered":
             self.told_here = True
             unused = " Your input was not used." if self._prompt.has_input() else ""
-            self._prompt.clear(
-                f'{results.by(result)} answered "{results.quote(result)}".{unused}'
-            )
+            self._prompt.clear(f"{results.won(result)}{unused}")
         return result
 
 

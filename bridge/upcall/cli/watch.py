@@ -249,7 +249,7 @@ class _Watch:
             ended = isinstance(result, dict) and result.get("outcome") not in {None, "open"}
             self._state.says = (
                 ended_words(result, None)
-                if ended and isinstance(result, dict)
+                if ended and isinstance(result, dict) and err.msg != result.get("reason")
                 else screen.one_line(err.msg, 300)
             )
             return

@@ -47,15 +47,19 @@ class Watching:
 
     def take_screen(self, event: dict[str, Any]) -> None:
         """Take in how things stand. What is looked at stays, as long as it is there."""
+        former = self.current()
         self.asks = list(event.get("asks") or [])
         self.sessions = list(event.get("sessions") or [])
         self.channels = list(event.get("channels") or [])
-        if self.current() is None:
+        now = self.current()
+        # What was typed was meant for what was shown.
+        if now is None or (former and former.get("revision") != now.get("revision")):
             if self.typing and self.chosen is not None:
                 unused = " Your input was not used." if self.typed else ""
                 self.says = f"That question has ended.{unused}"
             self.typing, self.typed, self._scroll = False, "", 0
-            self.chosen = str(self.asks[0].get("id")) if self.asks else None
+            if now is None:
+                self.chosen = str(self.asks[0].get("id")) if self.asks else None
 
     def take_notice(self, event: dict[str, Any]) -> None:
         """Take in what a session said."""
@@ -147,7 +151,8 @@ class Watching:
         if answer.get("declined"):
             return Wish(self._fields(ask, decline=True))
         if "text" in answer:
-            return Wish(self._fields(ask, values=[answer["text"]]))
+            hidden = {"hidden": True} if ask.get("secret") else {}
+            return Wish(self._fields(ask, values=[answer["text"]]) | hidden)
         return Wish(self._fields(ask, values=[f"#{i + 1}" for i in answer["indices"]]))
 
     @staticmethod
@@ -253,6 +258,8 @@ class Watching:
         if not self.typing:
             return [self.says, self._keys()]
         shown = screen.visible(self.typed)
+        if (self.current() or {}).get("secret"):
+            shown = "*" * len(self.typed)
         while width_of(shown) > columns - 12:
             shown = shown[1:]
         return [self.says or "Enter sends, Escape does not", f"answer > {shown}"]
@@ -282,11 +289,19 @@ def _several(options: list[str]) -> str:
     return ",".join(numbers)
 
 
+def _named(session: dict[str, Any], names: tuple[str, ...]) -> list[str]:
+    parts = [screen.one_line(str(session[name]), 40) for name in names if session.get(name)]
+    return list(dict.fromkeys(parts))
+
+
 def _origin(ask: dict[str, Any]) -> str:
     session = ask.get("session") or {}
-    names = ("title", "repo", "branch", "machine", "program")
-    parts = [screen.one_line(str(session[name]), 40) for name in names if session.get(name)]
-    words = [screen.one_line(str(ask.get("id")), 20), *dict.fromkeys(parts)]
+    words = [screen.one_line(str(ask.get("id")), 20)]
+    # What the hub found out itself comes first; the rest is the session's word.
+    words += _named(session, ("program", "machine"))
+    said = _named(session, ("title", "repo", "branch"))
+    if said:
+        words.append(f"says: {', '.join(said)}")
     words.append(f"{screen.age(int(ask.get('raised_ms') or 0))} ago")
     deadline_ms = ask.get("deadline_ms")
     if ask.get("held"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upcall.cli import screen
+from upcall.cli import choose, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 _NAMES = {"web": "inbox", "terminal": "watch"}
 _VIEWERS = {"web": ("tab", "tabs"), "terminal": ("screen", "screens")}
 _EMPTY = {"web": "no page open", "terminal": "no screen open"}
-_LINE_CELLS = 80
+_LINE_CELLS = 160
+_CHOICES_CELLS = 40
 
 
 def name(channel: str) -> str:
@@ -74,13 +75,24 @@ def asked(ask: dict[str, Any], channels: list[dict[str, Any]], *, here: bool) ->
     if not here and not is_seen(channels):
         return unseen(ask, channels)
     places = shown(channels) if is_seen(channels) else _others(channels)
-    end = " - answer here - Ctrl-C cancels" if here else f" - or: {_glued(ask)}"
+    end = f" - {_here(ask)} - Ctrl-C cancels" if here else f" - or: {_glued(ask)}"
     line = f"asked {ask_id}" + (f" in {places}" if places else "") + end
     if len(line) <= _LINE_CELLS or not is_seen(channels):
         return line
     names = ", ".join(name(str(c.get("name", "?"))) for c in channels if _sees(c))
     lost = "".join(f", {describe(c)}" for c in channels if c.get("state") == "down")
     return f"asked {ask_id} in {names}{lost}{end}"
+
+
+def _here(ask: dict[str, Any]) -> str:
+    """Return how it is answered here, with the choices while they are short."""
+    options = [str(option) for option in ask.get("options") or []]
+    choices = ", ".join(
+        f"{choose.number_of(index, options)} {screen.one_line(label, _CHOICES_CELLS)}"
+        for index, label in enumerate(options)
+    )
+    short = choices and len(choices) <= _CHOICES_CELLS
+    return f"answer here: {choices}" if short else "answer here"
 
 
 def unseen(ask: dict[str, Any], channels: list[dict[str, Any]]) -> str:
@@ -116,7 +128,9 @@ def answer_command(ask: dict[str, Any]) -> str:
     """Return the command that answers *ask* from another terminal."""
     options = ask.get("options") or []
     value = quoted(screen.one_line(str(options[0]), 30)) if options else "TEXT"
-    return f"upcall answer {screen.one_line(str(ask.get('id', '?')), 40)} {value}"
+    if ask.get("secret"):
+        value = ""  # it is typed unseen
+    return f"upcall answer {screen.one_line(str(ask.get('id', '?')), 40)} {value}".rstrip()
 
 
 def quoted(text: str) -> str:

@@ -286,7 +286,9 @@ class ActionBook:
         by: By | None = None,
         reply: Reply | None = None,
     ) -> Ending:
-        del self._open[action]
+        if self._open.pop(action).spec.secret:
+            # Only who asked is told the words.
+            answer = None
         resolved = ActionResolved(
             id=action, resolved_by=resolved_by, answer=answer, outcome=outcome, by=by
         )

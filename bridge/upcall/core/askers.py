@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of
 from upcall.core.ledger import Ledger, plain, result_of
-from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_own, refused_words
+from upcall.core.policy import NOT_OPERATOR, local_name, operator_name, refuse_own
 from upcall.core.render import claimed_words, late_words
 from upcall.core.state import HubState, Process, Step
 from upcall.core.views import ask_view, channel_views
-from upcall.model.ask import AnsweredBy, Selection
+from upcall.model.ask import SECRET, AnsweredBy, Selection
 from upcall.model.effects import Host, Respond, ToWaiter, WatchProcess
 from upcall.model.events import (
     Asker,
@@ -22,8 +22,14 @@ from upcall.model.events import (
 )
 from upcall.model.frames import Answer, Choice, sendable
 from upcall.model.ids import SessionId, action_id_of, new_hosted_session_id
-from upcall.model.limits import ASKER_GONE_S
-from upcall.model.rows import AskRow, SessionRow
+from upcall.model.limits import (
+    ASKER_GONE_S,
+    MAX_OPEN_ASKS,
+    MAX_OPEN_ASKS_OF_SESSION,
+    MAX_SESSIONS,
+    RESTORED_WAIT_S,
+)
+from upcall.model.rows import RESTORED_ASKING, AskRow, SessionRow, bare_revision
 from upcall.model.struct import replaced
 
 _NOT_OURS: Final = "this ask belongs to a session with an endpoint of its own"
@@ -47,6 +53,20 @@ class Askers:
         ):
             self._refuse(step, event.waiter, "id_conflict", "this id was used for another ask")
             return
+        if event.spec.default is not None and not self._state.settings.allow_defaults:
+            self._refuse(
+                step,
+                event.waiter,
+                "defaults_forbidden",
+                "default: this computer's policy allows none (policy.allow_defaults)",
+                recover="ask without a default",
+            )
+            return
+        full = self._over_limit(event.asker)
+        if full is not None:
+            fix = "answer or cancel some of them"
+            self._refuse(step, event.waiter, "limit_reached", full, recover=fix)
+            return
         session = self._session_for(step, event.asker)
         at = step.at
         timeout_s = event.timeout_s
@@ -66,6 +86,7 @@ class Askers:
             boot_id=self._state.settings.boot_id,
             handed_over=not event.wait,
             key=event.key,
+            askers=event.asker.chain,
         )
         self._ledger.open(step, row)
         self._respond_ask(step, event.waiter, row)
@@ -162,10 +183,23 @@ class Askers:
                 self._ledger.end_session(step, session)
                 continue
             step.release(Host(session))
+            self._resume_restored(step, session.session_id)
             if session.asker_pid:
                 step.release(WatchProcess(session.asker_pid, session.asker_start))
             else:
                 step.timer(step.at.boot_s + ASKER_GONE_S, "unseen", session.session_id)
+
+    def _resume_restored(self, step: Step, session_id: SessionId) -> None:
+        """What a backup had as open may be over for its program, which comes if it is not."""
+        restored = [
+            row for row in self._state.asks_of(session_id) if row.note == RESTORED_ASKING
+        ]
+        for row in restored:
+            if row.handed_over:
+                # Nobody can be asked; a person decides.
+                self._ledger.ask_again(step, row)
+        if any(not row.handed_over for row in restored):
+            step.timer(step.at.boot_s + RESTORED_WAIT_S, "unseen", session_id)
 
     def unseen(self, step: Step, session_id: SessionId) -> None:
         """An asker whose process the kernel cannot name did not come back after a restart."""
@@ -203,12 +237,17 @@ class Askers:
         session = self._state.session(row.session_id)
         refused = refuse_own(self._state.settings, row, session, event.who)
         if refused is not None:
-            step.audit("refused", row, code=refused[0], detail=event.who.detail)
-            step.notice(row.session_id, "security", refused_words(row, event.who, refused[0]))
-            self._refuse(step, event.waiter, *refused)
+            self._ledger.refuse(step, row, event.who.detail, refused.code)
+            self._refuse(step, event.waiter, refused.code, refused.msg, recover=refused.recover)
             return
         selection: Selection | None = None
-        if not event.declined:
+        if row.spec.secret != event.secret and not event.declined:
+            words = "a secret's words stay with the program that asked"
+            self._refuse(step, event.waiter, "invalid_answer", words)
+            return
+        if row.spec.secret and not event.declined:
+            selection = SECRET
+        elif not event.declined:
             try:
                 selection = read_answer(row.spec, _wire(event))
             except InvalidAnswer as exc:
@@ -220,7 +259,7 @@ class Askers:
             "declined" if event.declined else "answered",
             resolved_by="local",
             answer=selection,
-            by=AnsweredBy(operator, "terminal", event.who.detail),
+            by=AnsweredBy(local_name(event.who), "terminal", event.who.detail),
         )
         self._respond(step, event.waiter, result=plain(result_of(row, now_ms)))
 
@@ -229,17 +268,23 @@ class Askers:
         if row is None and event.key is not None:
             keyed = self._state.keys.get(event.key)
             row = self._state.find(keyed) if keyed is not None else None
-        return row or event.found
+        row = row or event.found
+        if row is None or row.ask_id == event.ask_id or event.spec.ask_class != "permission":
+            return row
+        # A permission is for one run: it is not shared with another program that waits for
+        # it, nor given again. A run that was cut short finds it while it is open.
+        is_left = row.state == "open" and not self._ledger.attached(row.ask_id)
+        return row if is_left else None
 
     def _may_ask_again(self, known: AskRow, event: AskRaised) -> bool:
         """Tell whether a keyed ask that ended without an answer is asked anew."""
-        same = known.revision == revision_of(event.spec)
+        same = bare_revision(known.revision) == revision_of(event.spec)
         if known.ask_id == event.ask_id:
             return not same
         return known.state == "closed" and (known.answer is None or not same)
 
     def _attach(self, step: Step, event: AskRaised, row: AskRow) -> None:
-        if revision_of(event.spec) != row.revision:
+        if revision_of(event.spec) != bare_revision(row.revision):
             self._refuse(
                 step,
                 event.waiter,
@@ -251,6 +296,10 @@ class Askers:
         hosted = self._state.is_hosted(row.session_id)
         if row.state != "closed" and hosted and not event.wait and not row.handed_over:
             row = self._hand_over(step, row)
+        if row.note == RESTORED_ASKING and row.state == "open" and hosted:
+            row = self._ledger.ask_again(step, row)
+        if row.state != "closed":
+            row = self._ledger.guard(step, row, event.asker.chain)
         self._respond_ask(step, event.waiter, row, existing=True)
         if not event.wait:
             return
@@ -290,6 +339,21 @@ class Askers:
         if asker.pid:
             step.release(WatchProcess(asker.pid, asker.start))
         return session
+
+    def _over_limit(self, asker: Asker) -> str | None:
+        """Return which limit one more ask would break."""
+        if len(self._state.asks) >= MAX_OPEN_ASKS:
+            return f"{MAX_OPEN_ASKS} asks are open, and that is the limit"
+        session = self._hosted_of(asker)
+        if session is None:
+            hosted = sum(len(sessions) for sessions in self._state.hosted.values())
+            if hosted >= MAX_SESSIONS:
+                return f"asks of {MAX_SESSIONS} programs are open, and that is the limit"
+            return None
+        open_here = len(self._state.by_session.get(session.session_id, ()))
+        if open_here >= MAX_OPEN_ASKS_OF_SESSION:
+            return f"{MAX_OPEN_ASKS_OF_SESSION} asks of this program are open: the limit"
+        return None
 
     def _hosted_of(self, asker: Asker) -> SessionRow | None:
         process: Process = (asker.pid, asker.start)
@@ -339,6 +403,8 @@ class Askers:
         self._state.asks[row.ask_id] = row
         step.write(row)
         step.audit("handed_over", row)
+        if row.note == RESTORED_ASKING:
+            row = self._ledger.ask_again(step, row)
         return self.claimed(step, row) if row.state == "claimed" else row
 
     def _tell_ended(self, step: Step, waiter: int, row: AskRow) -> None:

@@ -57,6 +57,7 @@ def check_ask(spec: AskSpec, *, now_ms: int | None = None) -> AskSpec:
         )
     _check_default(spec)
     _check_permission(spec)
+    _check_secret(spec)
     if now_ms is not None and spec.deadline_at_ms is not None:
         check_deadline((spec.deadline_at_ms - now_ms) / 1000)
     return spec
@@ -171,6 +172,15 @@ def _check_permission(spec: AskSpec) -> None:
         raise InvalidAsk("free_text: a permission is given by an option, never by words")
 
 
+def _check_secret(spec: AskSpec) -> None:
+    if not spec.secret:
+        return
+    if spec.options or not spec.free_text:
+        raise InvalidAsk("secret: is answered in words; it takes no options")
+    if spec.default is not None:
+        raise InvalidAsk("secret: comes from a person; it takes no default")
+
+
 def _check_default(spec: AskSpec) -> None:
     if spec.default is None:
         return
@@ -218,6 +228,8 @@ def revision_of(spec: AskSpec) -> Revision:
     feed_all(spec.option_details or ())
     bounds = (spec.multi, spec.min_selected, spec.max_selected, spec.free_text)
     feed_all(str(bound) for bound in bounds)
+    if spec.secret:
+        feed("secret")
     return Revision(digest.hexdigest())
 
 
@@ -242,6 +254,7 @@ def frame_of(
         ask_class=spec.ask_class,
         default=spec.default,
         held=held,
+        secret=spec.secret,
     )
 
 
@@ -266,6 +279,7 @@ def spec_of(frame: ActionNeeded) -> AskSpec:
         default=None if permission else frame.default,
         ask_class=frame.ask_class,
         option_details=details if details and len(details) == len(frame.options) else None,
+        secret=frame.secret,
     )
 
 

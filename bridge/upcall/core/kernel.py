@@ -10,7 +10,8 @@ from typing import Final
 
 from upcall.core.askers import Askers
 from upcall.core.asks import read_answer
-from upcall.core.lanes import Lanes
+from upcall.core.hearing import Hearing
+from upcall.core.lanes import WAITING, Lanes
 from upcall.core.ledger import Ledger, action_of, plain, resolved_of
 from upcall.core.outbox import Outbox
 from upcall.core.people import People
@@ -37,6 +38,7 @@ from upcall.model.events import (
     PersonActed,
     Resumed,
     RootChanged,
+    TextsForgotten,
     Took,
     WaitAsked,
     WaiterGone,
@@ -48,8 +50,6 @@ from upcall.model.struct import replaced
 from upcall.model.views import AskView, ChannelView, SessionView
 
 TIMERS_KEPT: Final = 1024
-HEARING_WITHIN_S: Final = 5.0
-HEARING_LOOK_S: Final = 0.25
 
 
 class Kernel:
@@ -61,6 +61,7 @@ class Kernel:
         self._lanes = Lanes(state)
         self._outbox = Outbox(state, self._lanes)
         self._ledger = Ledger(state, self._outbox)
+        self._hearing = Hearing(state, self._ledger)
         self._askers = Askers(state, self._ledger)
         self._sessions = Sessions(state, self._ledger, self._outbox)
         self._people = People(state, self._ledger, self._outbox, self._askers, self._sessions)
@@ -120,6 +121,7 @@ class Kernel:
         match event:
             case AskRaised():
                 self._askers.raised(step, event)
+                self._hearing.look(step, event.ask_id)
             case WaitAsked():
                 self._askers.waits(step, event)
             case Took():
@@ -145,13 +147,15 @@ class Kernel:
             case PersonActed():
                 self._people.acted(step, event)
             case Delivered():
-                self._tell_channels(step, self._lanes.delivered(step, event))
+                self._arrived(step, self._lanes.delivered(step, event))
             case DeliveryFailed():
-                self._tell_channels(step, self._lanes.failed(step, event))
+                self._arrived(step, self._lanes.failed(step, event))
             case ChannelChanged():
                 self._channel_changed(step, event)
             case RootChanged():
                 self._root_changed(step, event)
+            case TextsForgotten():
+                self._forget(step, event)
             case Due():
                 self._due(step, event.at)
             case Resumed():  # pragma: no branch - there is no other
@@ -266,9 +270,16 @@ class Kernel:
             live.heard_ms = step.at.wall_ms
         if event.hearing and not was_hearing:
             self._lanes.wake_target(step, event.channel)
+        if event.hearing != was_hearing:
+            self._hearing.look(step)
         for ask_id in list(self._state.waiters):
             self._tell_channels(step, ask_id)
         step.change()
+
+    def _arrived(self, step: Step, ask_id: AskId | None) -> None:
+        if ask_id is not None:
+            self._hearing.look(step, ask_id)
+        self._tell_channels(step, ask_id)
 
     def _tell_channels(self, step: Step, ask_id: AskId | None) -> None:
         waiters = self._state.waiters.get(ask_id) if ask_id is not None else None
@@ -287,6 +298,31 @@ class Kernel:
         step.audit("root_removed" if event.gone else "root_added", None, path=event.path)
         if event.waiter:
             step.release(Respond(event.waiter, fields={}))
+
+    def _forget(self, step: Step, event: TextsForgotten) -> None:
+        state, asks = self._state, frozenset(event.asks)
+        for ask_id in event.asks:
+            for waiting in self._lanes.of_ask(ask_id):
+                if waiting.state in WAITING:
+                    self._lanes.drop(step, waiting)
+            row = state.closed.pop(ask_id, None)
+            state.won.pop(ask_id, None)
+            if (
+                row is not None
+                and state.by_action.get((row.session_id, row.action_id)) == ask_id
+            ):
+                del state.by_action[row.session_id, row.action_id]
+        for key in [key for key, ask_id in state.keys.items() if ask_id in asks]:
+            del state.keys[key]
+        for seen, receipt in state.inbound.items():
+            if receipt is not None and receipt.result is not None and receipt.result.id in asks:
+                state.inbound[seen] = None
+        for session_id in event.sessions:
+            state.ended.pop(session_id, None)
+        if event.conversation is not None and event.conversation not in state.living:
+            state.conversations.pop(event.conversation, None)
+            state.idle_due.pop(event.conversation, None)
+        step.change()
 
     def _due(self, step: Step, at: Moment) -> None:
         timers = self._state.timers
@@ -341,19 +377,12 @@ class Kernel:
             self._prune_at = max(TIMERS_KEPT, 2 * len(timers))
 
     def _expire(self, step: Step, row: AskRow) -> None:
+        verdict = self._hearing.verdict(step, row)
+        if verdict == "later":
+            return
         answer = None
-        if row.spec.default is not None:
-            # A time-out nobody could have seen answers nothing; that is told from the
-            # channels' word, for which a hub that has just started waits a moment.
-            was_heard = any(
-                live.hearing or (live.heard_ms is not None and live.heard_ms > row.raised_ms)
-                for live in self._state.channels.values()
-            )
-            if not was_heard and step.at.boot_s < self._state.resumed_boot_s + HEARING_WITHIN_S:
-                step.timer(step.at.boot_s + HEARING_LOOK_S, "overdue", row.ask_id)
-                return
-            if was_heard:
-                answer = read_answer(row.spec, row.spec.default)
+        if verdict == "default" and row.spec.default is not None:
+            answer = read_answer(row.spec, row.spec.default)
         self._ledger.close(step, row, "timed_out", resolved_by="timeout", answer=answer)
 
     def _resume(self, step: Step, at: Moment) -> None:
@@ -374,6 +403,7 @@ class Kernel:
         for row in self._state.asks.values():
             self._outbox.show(step, row)
         self._askers.resume(step)
+        self._hearing.look(step)
         for conversation in self._state.conversations:
             if conversation not in self._state.living:
                 self._ledger.idle(step, conversation)

@@ -44,6 +44,7 @@ class Lanes:
         body: bytes,
         ask_id: AskId | None,
         ref: str | None = None,
+        secret: bool = False,
     ) -> None:
         """Put a delivery at the end of its lane; it goes at once if the lane is free."""
         self._state.last_delivery += 1
@@ -59,6 +60,7 @@ class Lanes:
             ask_id=ask_id,
             ref=ref,
             created_ms=step.at.wall_ms,
+            secret=secret,
         )
         self._state.deliveries[row.id] = row
         self._enlist(row)
@@ -175,6 +177,9 @@ class Lanes:
             self._state.gate_due[target] = step.at.boot_s + left_s
         for row in list(self._state.deliveries.values()):
             self._enlist(row)
+            if row.kind == "reply" and not row.body:
+                # A secret's bytes are not kept; its session asks again if it still waits.
+                self.drop(step, row)
         for row in list(self._state.deliveries.values()):
             if row.state == "sending":
                 self._resume_sending(step, row)

@@ -10,7 +10,15 @@ import msgspec
 
 from upcall.core.asks import frame_of, wire_answer
 from upcall.core.outbox import Outbox
-from upcall.core.render import gone_words, late_code, late_words
+from upcall.core.policy import refused_words
+from upcall.core.render import (
+    LOST_WORDS,
+    claimed_by,
+    gone_words,
+    late_code,
+    late_words,
+    refused_note,
+)
 from upcall.core.state import CLOSED_KEPT, INBOUND_KEPT, HubState, Process, Step
 from upcall.model.ask import AnsweredBy, AskResult, AskState, Outcome, Selection
 from upcall.model.effects import (
@@ -25,8 +33,9 @@ from upcall.model.frames import ActionNeeded, ActionResolved, By
 from upcall.model.ids import AskId, SessionId
 from upcall.model.limits import CONVERSATION_IDLE_S
 from upcall.model.platform import Receipt
-from upcall.model.rows import AskRow, ClaimRow, SessionRow
+from upcall.model.rows import RESTORED_AGAIN, RESTORED_ASKING, AskRow, ClaimRow, SessionRow
 from upcall.model.struct import replaced
+from upcall.model.text import one_line
 
 # What is missing here isn't allowed. To allow it, add a row; never an `if`.
 NEXT: Final[Mapping[AskState, Mapping[str, AskState]]] = {
@@ -36,19 +45,18 @@ NEXT: Final[Mapping[AskState, Mapping[str, AskState]]] = {
 }
 
 
+ASKERS_KEPT: Final = 64
 _OUTCOMES: Final[Mapping[str, Outcome]] = {outcome: outcome for outcome in get_args(Outcome)}
-LOCAL: Final = "local:"
 
 
 def result_of(row: AskRow, at_ms: int) -> AskResult:
     """Return how *row* stands, as it is told to programs."""
-    by = row.answered_by
     end_ms = row.closed_ms if row.closed_ms is not None else at_ms
     return AskResult(
         id=row.ask_id,
         outcome=row.outcome or "open",
         answer=row.answer,
-        answered_by=None if by is None else AnsweredBy(by.name, by.channel),
+        answered_by=row.answered_by,
         waited_s=max(0, end_ms - row.raised_ms) / 1000,
         reason=row.note or None,
     )
@@ -57,13 +65,6 @@ def result_of(row: AskRow, at_ms: int) -> AskResult:
 def plain(value: Any) -> Any:
     """Return a struct as plain dictionaries and lists."""
     return msgspec.to_builtins(value)
-
-
-def claimed_by(claim: ClaimRow) -> AnsweredBy:
-    """Return who made *claim*, with what the kernel said of a local program."""
-    origin = claim.origin or ""
-    detail = origin.removeprefix(LOCAL) if origin.startswith(LOCAL) else ""
-    return AnsweredBy(claim.operator, claim.channel, detail)
 
 
 class Ledger:
@@ -102,6 +103,7 @@ class Ledger:
             operator=claim.operator,
             channel=claim.channel,
             declined=claim.declined,
+            detail=claimed_by(claim).detail or None,
         )
         if not row.handed_over:
             # Of a handed-over ask the end is decided in this same step.
@@ -109,11 +111,29 @@ class Ledger:
         step.change()
         return row
 
+    def refuse(self, step: Step, row: AskRow, detail: str, code: str) -> None:
+        """Tell everybody of an answer that was not believed, and of the next ones ever less.
+
+        Told are the first, the tenth, the hundredth and so on, so that a program that tries
+        for ever fills neither a chat nor the store.
+        """
+        count = self._state.refusals.get(row.ask_id, 0) + 1
+        self._state.refusals[row.ask_id] = count
+        if not _is_told(count):
+            return
+        if row.note != RESTORED_ASKING:
+            row = replaced(row, note=refused_note(row.note, detail, count))
+            self._keep(step, row)
+        step.audit("refused", row, code=code, detail=one_line(detail, 200), count=count)
+        step.notice(row.session_id, "security", refused_words(row, detail, code, count))
+        self._outbox.redraw(step, row)
+
     def reopen(self, step: Step, row: AskRow, code: str, note: str) -> AskRow:
         """The program did not take the answer and still waits for one."""
         row = replaced(row, state=NEXT[row.state]["reopen"], note=note)
         self._state.claims.pop(row.ask_id, None)
         self._state.won.pop(row.ask_id, None)
+        self._state.secrets.pop(row.ask_id, None)
         self._keep(step, row)
         step.write(EndClaim(row.ask_id))
         step.audit("reopened", row, reason=code)
@@ -149,6 +169,9 @@ class Ledger:
             note=note,
         )
         self._state.claims.pop(row.ask_id, None)
+        self._state.refusals.pop(row.ask_id, None)
+        self._state.heard.pop(row.ask_id, None)
+        self._state.secrets.pop(row.ask_id, None)
         self._state.asks.pop(row.ask_id, None)
         self._remember(row)
         step.write(row)
@@ -190,6 +213,17 @@ class Ledger:
             by=claimed_by(claim),
         )
 
+    def ask_again(self, step: Step, row: AskRow) -> AskRow:
+        """A restored ask is still wanted by its program: show it, under its new revision."""
+        row = replaced(row, note=RESTORED_AGAIN)
+        self._keep(step, row)
+        step.audit("asked_again", row, revision=row.revision)
+        self._outbox.show(step, row)
+        if self._state.is_hosted(row.session_id):
+            step.release(ToClients(row.session_id, action_of(row)))
+        step.change()
+        return row
+
     def unreachable(self, step: Step, row: AskRow) -> None:
         """The program is gone without an answer."""
         note = gone_words(row, step.at.wall_ms, self._state.settings.zone)
@@ -222,6 +256,30 @@ class Ledger:
         step.change()
         return row
 
+    def guard(self, step: Step, row: AskRow, chain: tuple[str, ...]) -> AskRow:
+        """Let *chain* count as the program that asked as well, if *row* is a permission ask."""
+        askers = tuple(dict.fromkeys((*chain, *row.askers)))[:ASKERS_KEPT]
+        if row.spec.ask_class == "permission" and set(askers) != set(row.askers):
+            row = replaced(row, askers=askers)
+            self._keep(step, row)
+        return row
+
+    def prolong(self, step: Step, row: AskRow, seconds: float) -> AskRow:
+        """Let the clock of an open hosted ask run *seconds* from now."""
+        row = replaced(
+            row,
+            deadline_boot_s=step.at.boot_s + seconds,
+            deadline_ms=step.at.wall_ms + int(seconds * 1000),
+            boot_id=self._state.settings.boot_id,
+        )
+        self._set_timer(step, row)
+        self._keep(step, row)
+        step.audit("prolonged", row, seconds=round(seconds, 3))
+        self._outbox.redraw(step, row)
+        step.release(ToClients(row.session_id, action_of(row)))
+        step.change()
+        return row
+
     def note_held(self, step: Step, row: AskRow, frame: ActionNeeded) -> None:
         """A session of its own says that its ask's clock was stopped or started."""
         deadline_ms = None if frame.held else frame.deadline_at
@@ -243,15 +301,30 @@ class Ledger:
         self._state.add_waiter(waiter, row.ask_id, attached=attached, process=process)
         claim = self._state.claims.get(row.ask_id)
         if attached and claim is not None:
-            self.offer(step, row, claim, waiter)
+            if row.spec.secret and not claim.declined and row.ask_id not in self._state.secrets:
+                self.lost_secret(step, row)
+            else:
+                self.offer(step, row, claim, waiter)
+
+    def lost_secret(self, step: Step, row: AskRow) -> AskRow:
+        """The words were in the memory of a hub that is gone; only a person has them."""
+        return self.reopen(step, row, "secret_lost", LOST_WORDS)
 
     def offer(self, step: Step, row: AskRow, claim: ClaimRow, waiter: int) -> None:
-        """Hand the claimed answer to the attached asker; its `took` closes the ask."""
+        """Hand the claimed answer to the attached asker; its `took` closes the ask.
+
+        A secret is handed to one of them, once.
+        """
+        answer = claim.selection
+        if row.spec.secret and not claim.declined:
+            if self._state.offered.intersection(self.attached(row.ask_id)):
+                return
+            answer = Selection(text=self._state.secrets[row.ask_id])
         result = AskResult(
             id=row.ask_id,
             outcome="declined" if claim.declined else "answered",
-            answer=claim.selection,
-            answered_by=AnsweredBy(claim.operator, claim.channel),
+            answer=answer,
+            answered_by=claimed_by(claim),
             waited_s=max(0, step.at.wall_ms - row.raised_ms) / 1000,
         )
         self._state.offered.add(waiter)
@@ -336,6 +409,10 @@ class Ledger:
             return Receipt(ok=True, result=result)
         msg = late_words(row, step.at.wall_ms)
         return Receipt(ok=False, code=late_code(row), msg=msg, result=result)
+
+
+def _is_told(count: int) -> bool:
+    return str(count).strip("0") == "1"
 
 
 def _has_won(row: AskRow, claim: ClaimRow) -> bool:

@@ -57,6 +57,7 @@ PARALLEL_ASKS: Final = "parallel_asks_v1"
 OUTCOMES: Final = "outcomes_v1"
 TOOL_ACTIVITY: Final = "tool_activity_v1"
 ASK_CONTROLS: Final = "ask_controls_v1"
+SECRET_ASKS: Final = "secret_asks_v1"  # noqa: S105 - a capability
 
 SERVER_CAPABILITIES: Final = (
     "threaded",
@@ -71,6 +72,7 @@ SERVER_CAPABILITIES: Final = (
     TOOL_ACTIVITY,
     OUTCOMES,
     PARALLEL_ASKS,
+    SECRET_ASKS,
 )
 CLIENT_CAPABILITIES: Final = (OUTCOMES, PARALLEL_ASKS, TOOL_ACTIVITY)
 
@@ -111,6 +113,14 @@ class _Client:
     @property
     def parallel(self) -> bool:
         return PARALLEL_ASKS in self.capabilities
+
+    @property
+    def shows_secrets(self) -> bool:
+        return SECRET_ASKS in self.capabilities
+
+    def may_see(self, ask: ActionNeeded) -> bool:
+        # Whoever does not know what a secret is would show and keep the answer.
+        return not ask.secret or self.shows_secrets
 
 
 class EndpointLink:
@@ -245,15 +255,21 @@ class EndpointLink:
     def _hello(self, client: _Client, frame: Hello) -> list[WireFrame]:
         was_parallel = client.parallel
         had_controls = ASK_CONTROLS in client.capabilities
+        had_secrets = client.shows_secrets
         client.capabilities.update(frame.capabilities)
         told: list[WireFrame] = []
         if client.parallel and not was_parallel:
             told.extend(
                 self._for_client(client, ask)
                 for ask in self._source.open_asks()
-                if ask.id != client.shown
+                if ask.id != client.shown and client.may_see(ask)
             )
             told.extend(self._source.recent_resolutions())
+        elif client.shows_secrets and not had_secrets:
+            secret = [ask for ask in self._source.open_asks() if ask.secret]
+            told.extend(secret if client.parallel else ())
+            if client.shown is None:
+                told.extend(self._show_next(client))
         elif ASK_CONTROLS in client.capabilities and not had_controls:
             # What it could only be told of before, it can be shown now.
             told.extend(
@@ -268,6 +284,10 @@ class EndpointLink:
             return Received([ReplyRejected(id=frame.id, reason="invalid_answer")])
         if not self._token_ok(frame.token):
             return Received([ReplyRejected(id=frame.id, reason="unauthorized")])
+        if not client.shows_secrets and frame.id in {
+            ask.id for ask in self._source.open_asks() if ask.secret
+        }:
+            return Received([ReplyRejected(id=frame.id, reason="resolver_unavailable")])
         return Received((), frame)
 
     # --- Asks ------------------------------------------------------------------------------
@@ -278,6 +298,8 @@ class EndpointLink:
             self._controlled.add(ask.id)
         told: list[tuple[ConnectionId, WireFrame]] = []
         for connection, client in self._clients.items():
+            if not client.may_see(ask):
+                continue
             if client.parallel or client.shown in {None, ask.id}:
                 client.shown = ask.id
                 told.append((connection, self._for_client(client, ask)))
@@ -301,6 +323,8 @@ class EndpointLink:
 
     def _show_next(self, client: _Client) -> Iterable[WireFrame]:
         for ask in self._source.open_asks():
+            if not client.may_see(ask):
+                continue
             client.shown = ask.id
             if ask.controls:
                 self._controlled.add(ask.id)

@@ -11,6 +11,7 @@ from upcall.model.document import Message
 from upcall.model.ids import AskId, SessionId, new_press_token
 from upcall.model.platform import Place
 from upcall.model.rows import (
+    RESTORED_ASKING,
     AskRow,
     CardRow,
     ConversationRow,
@@ -29,9 +30,13 @@ class Outbox:
         self.lanes = lanes
 
     def show(self, step: Step, row: AskRow) -> None:
-        """Post the card of *row* on every channel that does not show it yet."""
+        """Post the card of *row* on every channel that may, and does not, show it yet."""
+        if row.note == RESTORED_ASKING:
+            return
         for info in self._state.infos.values():
             if info.name in self._state.cards.get(row.ask_id, ()):
+                continue
+            if row.spec.secret and not info.capabilities.secrets:
                 continue
             if info.capabilities.draws_asks and not self._state.channels[info.name].audience:
                 continue
@@ -120,8 +125,13 @@ class Outbox:
         effect: str,
         body: bytes,
         ask_id: AskId | None = None,
+        *,
+        secret: bool = False,
     ) -> None:
-        """Send a frame to a session, in order, until it is written to its connection."""
+        """Send a frame to a session, in order, until it is written to its connection.
+
+        The bytes of a secret one are not kept.
+        """
         self.lanes.add(
             step,
             effect=effect,
@@ -131,6 +141,7 @@ class Outbox:
             place="",
             body=body,
             ask_id=ask_id,
+            secret=secret,
         )
 
     def _conversation(self, step: Step, row: AskRow, channel: str) -> ConversationRow:

@@ -1,20 +1,28 @@
 """People on channels: they answer, decline, hold the clock, and write to sessions."""
 
 import hashlib
+from typing import Final
 
 import msgspec
 
 from upcall.core.acts import read_act
 from upcall.core.askers import Askers
 from upcall.core.asks import InvalidAnswer, read_answer
-from upcall.core.ledger import LOCAL, Ledger, action_of, resolved_of, result_of
+from upcall.core.ledger import Ledger, action_of, resolved_of, result_of
 from upcall.core.outbox import Outbox, can_decline
-from upcall.core.policy import NOT_OPERATOR, operator_name, refuse_local, refused_words
-from upcall.core.render import CHANGED, claimed_words, late_code, late_words
+from upcall.core.policy import (
+    NOT_HERE,
+    NOT_OPERATOR,
+    local_name,
+    operator_name,
+    refuse_local,
+    takes_secrets,
+)
+from upcall.core.render import CHANGED, LOCAL, claimed_words, late_code, late_words
 from upcall.core.sessions import Sessions
 from upcall.core.state import INBOUND_KEPT, HubState, Step
 from upcall.model import frames
-from upcall.model.ask import Selection
+from upcall.model.ask import SECRET, Selection
 from upcall.model.effects import Acknowledge, SaveLogin, SaveSetting, ToClients
 from upcall.model.events import HostedReply, PersonActed
 from upcall.model.ids import AskId, ReplyKey, SessionId
@@ -28,8 +36,10 @@ from upcall.model.platform import (
     Texted,
     Who,
 )
-from upcall.model.rows import AskRow, ClaimRow, InboundRow
+from upcall.model.rows import RESTORED_ASKING, AskRow, ClaimRow, InboundRow
 from upcall.model.text import one_line, unpaired_surrogate_or_nul
+
+_DIRECT: Final = "another program on this computer, connected to the session itself"
 
 
 class People:
@@ -88,7 +98,12 @@ class People:
         if row.state == "closed":
             self._replied_late(step, event, reply, row, origin)
             return
+        if row.spec.secret or row.note == RESTORED_ASKING:
+            self._reject(step, event, reply, "resolver_unavailable")
+            return
         if row.spec.ask_class == "permission" and not self._state.settings.allow_direct_clients:
+            if row.state == "open":
+                self._ledger.refuse(step, row, _DIRECT, "resolver_unavailable")
             self._reject(step, event, reply, "resolver_unavailable")
             return
         selection = None
@@ -148,6 +163,8 @@ class People:
         seen = (event.channel, inbound.key)
         if seen in self._state.inbound:
             before = self._state.inbound[seen]
+            if isinstance(inbound, Answered) and (before is None or before.code == "claimed"):
+                before = self._as_it_stands(step, event, inbound) or before
             self._acknowledge(
                 step, event, before or Receipt(ok=True, msg="this was taken before")
             )
@@ -164,6 +181,24 @@ class People:
             if receipt.ok:
                 self._remember(event.channel, inbound.key, receipt)
             self._acknowledge(step, event, receipt)
+
+    def _as_it_stands(self, step: Step, event: PersonActed, act: Answered) -> Receipt | None:
+        """Return what has become of an answer that was claimed when it came first."""
+        row = self._state.find(AskId(act.ask)) or event.found
+        if row is None or act.hold is not None:
+            return None
+        now_ms = step.at.wall_ms
+        result = result_of(row, now_ms)
+        if row.state == "claimed":
+            return Receipt(ok=True, code="claimed", result=result)
+        if row.state == "open":
+            msg = row.note or "The program did not take this answer. Nothing was sent."
+            return Receipt(ok=False, code="not_taken", msg=msg, result=result)
+        if _is_end_by(row, event.channel, act):
+            return Receipt(ok=True, result=result)
+        return Receipt(
+            ok=False, code=late_code(row), msg=late_words(row, now_ms), result=result
+        )
 
     def _pressed(self, step: Step, event: PersonActed, press: Pressed) -> Receipt | None:
         token = self._state.tokens.get(press.token)
@@ -193,13 +228,23 @@ class People:
         if row.state == "closed":
             msg = late_words(row, now_ms)
             return Receipt(ok=False, code=late_code(row), msg=msg, result=result)
+        if row.note == RESTORED_ASKING:
+            return Receipt(ok=False, code="restoring", msg=f"{RESTORED_ASKING}.", result=result)
         if act.revision is not None and act.revision != row.revision:
             return Receipt(ok=False, code="stale_card", msg=CHANGED, result=result)
+        if row.spec.secret and not takes_secrets(self._state, event.channel):
+            return Receipt(ok=False, code="not_permitted", msg=NOT_HERE, result=result)
         session = self._state.session(row.session_id)
         refused = refuse_local(self._state.settings, row, session, act.who)
         if refused is not None:
-            self._tell_refused(step, row, act.who, refused[0])
-            return Receipt(ok=False, code=refused[0], msg=refused[1], result=result)
+            self._ledger.refuse(step, row, act.who.detail, refused.code)
+            return Receipt(
+                ok=False,
+                code=refused.code,
+                msg=refused.msg,
+                recover=refused.recover,
+                result=result,
+            )
         claim = self._state.claims.get(row.ask_id)
         if claim is not None:
             msg = claimed_words(claim, now_ms)
@@ -215,10 +260,14 @@ class People:
                 selection = read_act(row.spec, act)
             except InvalidAnswer as exc:
                 return Receipt(ok=False, code="invalid_answer", msg=exc.msg, result=result)
+        if row.spec.secret and selection is not None:
+            # From here on the words are in memory only, until the program has them.
+            self._state.secrets[row.ask_id] = selection.text or ""
+            selection = SECRET
         row = self._claim(
             step,
             row,
-            operator=operator,
+            operator=local_name(act.who) if act.who.local else operator,
             channel=event.channel,
             event_key=act.key,
             selection=selection,
@@ -338,13 +387,24 @@ class People:
         while len(self._state.inbound) > INBOUND_KEPT:
             self._state.inbound.popitem(last=False)
 
-    def _tell_refused(self, step: Step, row: AskRow, who: Who, code: str) -> None:
-        step.audit("refused", row, code=code, detail=one_line(who.detail))
-        step.notice(row.session_id, "security", refused_words(row, who, code))
-
     def _acknowledge(self, step: Step, event: PersonActed, receipt: Receipt) -> None:
         if event.receipt_id:
             step.release(Acknowledge(event.receipt_id, receipt))
+
+
+def _is_end_by(row: AskRow, channel: str, act: Answered) -> bool:
+    """Tell whether *row* ended with what *act* said on *channel*."""
+    if row.answered_by is None or row.answered_by.channel != channel:
+        return False
+    if act.decline:
+        return row.outcome == "declined"
+    if row.spec.secret:
+        # What the words were is not known any more.
+        return row.outcome == "answered"
+    try:
+        return row.outcome == "answered" and row.answer == read_act(row.spec, act)
+    except InvalidAnswer:
+        return False
 
 
 def _toggled(row: AskRow | None) -> bool:

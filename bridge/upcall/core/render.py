@@ -3,7 +3,7 @@
 from datetime import datetime, tzinfo
 from typing import Final
 
-from upcall.model.ask import AskResult, Selection
+from upcall.model.ask import WITHHELD, AnsweredBy, AskResult, Selection
 from upcall.model.document import (
     Block,
     Button,
@@ -22,6 +22,24 @@ CHANGED: Final = (
     "The program changed its question after this card was posted. Nothing was sent. "
     "New question below."
 )
+LOCAL: Final = "local:"
+LOST_WORDS: Final = "The answer was lost when the hub stopped; please answer again."
+_REFUSED: Final = "Refused: "
+
+
+def claimed_by(claim: ClaimRow) -> AnsweredBy:
+    """Return who made *claim*, with what the kernel said of a local program."""
+    origin = claim.origin or ""
+    detail = origin.removeprefix(LOCAL) if origin.startswith(LOCAL) else ""
+    return AnsweredBy(claim.operator, claim.channel, detail)
+
+
+def refused_note(note: str, detail: str, count: int) -> str:
+    """Return what a card says once *count* answers were not believed, with what it said."""
+    kept = note.partition(_REFUSED)[0].rstrip(". ")
+    by = one_line(detail, 200) or "an unknown program"
+    told = f"an answer from {by}" if count == 1 else f"{count} answers, the last from {by}"
+    return f"{kept}. {_REFUSED}{told}." if kept else f"{_REFUSED}{told}."
 
 
 def answer_words(row: AskRow | AskResult) -> str:
@@ -33,6 +51,8 @@ def selection_words(selection: Selection | None) -> str:
     """Return what was chosen as a person reads it: labels, then words."""
     if selection is None:
         return ""
+    if selection.secret is True:
+        return WITHHELD
     parts = list(selection.labels)
     if selection.text is not None:
         parts.append(selection.text)
@@ -57,13 +77,23 @@ def duration_words(seconds: float) -> str:
 
 def who_words(row: AskRow) -> str:
     """Return who answered and where, in words."""
-    by = row.answered_by
-    if by is None:
-        return "nobody"
+    return "nobody" if row.answered_by is None else by_words(row.answered_by)
+
+
+def by_words(by: AnsweredBy) -> str:
+    """Return who answered and where; of a program on this computer, what the kernel says."""
     if by.name is None:
-        return f"another program on this computer ({by.channel}), person unknown"
-    detail = f" ({one_line(by.detail)})" if by.detail else ""
-    return f"{one_line(by.name)}{detail} on {one_line(by.channel)}"
+        return f"another program on this computer ({one_line(by.channel)}), person unknown"
+    if by.detail:
+        return f"user {one_line(by.name)} on this computer ({one_line(by.detail)})"
+    return f"{one_line(by.name)} on {one_line(by.channel)}"
+
+
+def _did_words(by: AnsweredBy, what: str) -> str:
+    # A person is named before the deed, and the place after it.
+    if by.name is None or by.detail:
+        return f"{by_words(by)} {what}"
+    return f"{one_line(by.name)} {what} on {one_line(by.channel)}"
 
 
 def late_words(row: AskRow, at_ms: int) -> str:
@@ -72,10 +102,8 @@ def late_words(row: AskRow, at_ms: int) -> str:
     by = row.answered_by
     match row.outcome:
         case "answered" if by is not None and by.name is not None:
-            who = (
-                f"{one_line(by.name)} answered {_quoted(row.answer)} on {one_line(by.channel)}"
-            )
-            return f"{who} {ago}. Your input was not used."
+            did = _did_words(by, f"answered {_quoted(row.answer)}")
+            return f"{did} {ago}. Your input was not used."
         case "answered":
             return f"{who_words(row)}: {_quoted(row.answer)}, {ago}. Your input was not used."
         case "declined":
@@ -103,10 +131,12 @@ def late_code(row: AskRow) -> str:
 
 def claimed_words(claim: ClaimRow, at_ms: int) -> str:
     """Return why an answer came too late for another one that is on its way."""
-    who = "Another program" if claim.operator is None else one_line(claim.operator)
     what = "declined" if claim.declined else f"answered {_quoted(claim.selection)}"
+    did = _did_words(claimed_by(claim), what)
     ago = _ago(claim.at_ms, at_ms)
-    return f"{who} {what} on {one_line(claim.channel)} {ago}. Your input was not used."
+    # A person's name keeps its own first letter.
+    said = did if claim.operator is not None else did[:1].upper() + did[1:]
+    return f"{said} {ago}. Your input was not used."
 
 
 def gone_words(row: AskRow, at_ms: int, zone: tzinfo | None) -> str:
@@ -132,9 +162,8 @@ def state_words(row: AskRow, claim: ClaimRow | None) -> str:
     if row.state == "open":
         return row.note or ("the clock is stopped" if row.held_s is not None else "")
     if claim is not None:
-        who = one_line(claim.operator) if claim.operator else "another program"
         what = "declined" if claim.declined else f"chose {_quoted(claim.selection)}"
-        return f"{who} {what} on {one_line(claim.channel)}; sending…"
+        return f"{_did_words(claimed_by(claim), what)}; sending…"
     match row.outcome:
         case "answered":
             end = "kept for the program" if row.handed_over else "the program took it"

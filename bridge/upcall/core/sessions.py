@@ -9,15 +9,15 @@ from typing import Final
 import msgspec
 
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of, spec_of, wire_answer
-from upcall.core.ledger import Ledger, claimed_by
+from upcall.core.ledger import Ledger
 from upcall.core.outbox import Outbox
-from upcall.core.render import CHANGED
+from upcall.core.render import CHANGED, claimed_by
 from upcall.core.state import HubState, SessionLive, Step
 from upcall.model import frames
-from upcall.model.ask import AnsweredBy, Selection
+from upcall.model.ask import SECRET, AnsweredBy, Selection
 from upcall.model.events import FrameIn, LinkDown, LinkSynced, LinkUp
 from upcall.model.ids import AskId, SessionId, ask_id_in, new_ask_id
-from upcall.model.rows import AskRow, SessionRow
+from upcall.model.rows import RESTORED_ASKING, AskRow, SessionRow, bare_revision
 from upcall.model.struct import replaced
 from upcall.model.text import one_line
 
@@ -127,7 +127,7 @@ class Sessions:
                     session_id,
                     repo=identity.repo,
                     branch=identity.branch,
-                    machine=identity.machine,
+                    # The machine is not its word to give: it came over loopback.
                     title=identity.title,
                 )
             case frames.SessionReady() as ready:
@@ -138,7 +138,8 @@ class Sessions:
                 live.task = context.task or context.goal or live.task
                 live.model = context.model or live.model
                 live.usage = context.token_usage or live.usage
-                if context.cwd:
+                # Where the process works is known better where the system tells it.
+                if context.cwd and not self._state.sessions[session_id].cwd:
                     self._identify(step, session_id, cwd=context.cwd)
                 step.change()
             case frames.TurnStream() as turn:
@@ -191,11 +192,14 @@ class Sessions:
     def claimed(self, step: Step, row: AskRow) -> None:
         """An answer was claimed: pass it on, by exact label wherever that is unique."""
         claim = self._state.claims[row.ask_id]
-        answer = (
-            None
-            if claim.declined or claim.selection is None
-            else wire_answer(row.spec, claim.selection)
-        )
+        answer: frames.Answer | None = None
+        if row.spec.secret and not claim.declined:
+            answer = self._state.secrets.get(row.ask_id)
+            if answer is None:
+                self._ledger.lost_secret(step, row)
+                return
+        elif not claim.declined and claim.selection is not None:
+            answer = wire_answer(row.spec, claim.selection)
         reply = frames.Reply(
             id=row.action_id,
             token="",  # the link knows it; no token is stored
@@ -211,6 +215,7 @@ class Sessions:
             f"reply:{claim.key}:{self._state.last_delivery + 1}",
             msgspec.json.encode(reply),
             row.ask_id,
+            secret=row.spec.secret,
         )
 
     def hold(self, step: Step, row: AskRow, hold: bool, inbound: int) -> None:
@@ -233,7 +238,7 @@ class Sessions:
         revision = revision_of(spec)
         known = self._state.at_action(session_id, frame.id)
         if known is not None and known.state != "closed":
-            if known.revision == revision:
+            if bare_revision(known.revision) == revision:
                 self._asked_again(step, known, frame, live)
                 return
             self._ledger.close(step, known, "superseded", resolved_by="local", note=CHANGED)
@@ -263,6 +268,8 @@ class Sessions:
     def _asked_again(
         self, step: Step, row: AskRow, frame: frames.ActionNeeded, live: SessionLive
     ) -> None:
+        if row.note == RESTORED_ASKING:
+            row = self._ledger.ask_again(step, row)
         if live.syncing:
             live.presented.add(row.ask_id)
             if row.state == "claimed" and not self._outbox.is_replying(row.ask_id):
@@ -316,12 +323,11 @@ class Sessions:
         )
         by: AnsweredBy | None = None
         if frame.how in {"answered", "declined"}:
-            if claim is not None and ours:
-                by = claimed_by(claim)
-            elif frame.by is not None and frame.resolved_by == "local":
-                by = AnsweredBy(frame.by.name, frame.by.channel)
-            else:
-                by = _ENDPOINT
+            # Whom the session names is its word alone; the hub knows of no person.
+            by = claimed_by(claim) if claim is not None and ours else _ENDPOINT
+        if frame.how == "timed_out" and row.spec.ask_class == "permission":
+            # No silence is a yes, whatever the session makes of it.
+            selection = None
         note = ""
         if frame.how == "timed_out" and claim is not None:
             note = "The answer came too late: the ask had timed out."
@@ -371,6 +377,8 @@ class Sessions:
 
 def _selection(row: AskRow, frame: frames.ActionResolved) -> Selection | None:
     """Return what a session says was answered; peers may say what fits no option."""
+    if row.spec.secret:
+        return SECRET if frame.how == "answered" else None
     if frame.answer is None:
         return None
     try:

@@ -53,6 +53,7 @@ class KernelSettings:
         machine: what this machine is called.
         boot_id: this boot; deadlines of another one go by the wall clock.
         uid: the hub's own user; its programs may answer at their own prompts.
+        allow_defaults: asks of programs without an endpoint may have a default.
         zone: where people's clocks are, for times in words; without it none are said.
     """
 
@@ -64,6 +65,7 @@ class KernelSettings:
     local_answers: LocalAnswers = "tty"
     uid: str = ""
     allow_direct_clients: bool = False
+    allow_defaults: bool = True
     zone: tzinfo | None = None
 
 
@@ -100,6 +102,23 @@ class ChannelLive:
 
 
 @dataclass(slots=True)
+class Heard:
+    """Of an open ask with a default, how long no place has shown it; in boot clock seconds.
+
+    Attributes:
+        since_s: since when none does, or None.
+        total_s: how long none did before.
+        extended_s: how much of that its deadline was put off by.
+        ever: some place has shown it in this hub's life.
+    """
+
+    since_s: float | None
+    total_s: float = 0.0
+    extended_s: float = 0.0
+    ever: bool = False
+
+
+@dataclass(slots=True)
 class HubState:
     """The kernel's dictionaries: a cache of the open rows, rebuilt at start.
 
@@ -118,6 +137,9 @@ class HubState:
         waiting_for: the ask that each of them waits for.
         process_of: the process behind an attached waiter, and `waiters_of` the reverse.
         offered: attached waiters that were told the claimed answer.
+        secrets: words that were claimed for secret asks; in memory only.
+        heard: of open asks with a default, whether a person could have answered.
+        refusals: of an open ask, how many answers were not believed in this hub's life.
     """
 
     settings: KernelSettings
@@ -154,6 +176,9 @@ class HubState:
     process_of: dict[int, Process] = field(default_factory=dict)
     waiters_of: dict[Process, dict[int, None]] = field(default_factory=dict)
     offered: set[int] = field(default_factory=set)
+    secrets: dict[AskId, str] = field(default_factory=dict, repr=False)
+    refusals: dict[AskId, int] = field(default_factory=dict)
+    heard: dict[AskId, Heard] = field(default_factory=dict)
     receipts_waiting: dict[AskId, list[int]] = field(default_factory=dict)
     ended: OrderedDict[SessionId, SessionRow] = field(default_factory=OrderedDict)
     timers: list[tuple[float, str, str]] = field(default_factory=list)

@@ -2,12 +2,14 @@
 
 from upcall.core.outbox import can_decline
 from upcall.core.render import state_words
-from upcall.core.state import HubState
+from upcall.core.state import ChannelInfo, HubState
 from upcall.model.frames import sendable
 from upcall.model.ids import AskId, SessionId
 from upcall.model.rows import AskRow, NoticeRow, SessionRow
+from upcall.model.shown import with_shown
 from upcall.model.views import AskView, ChannelView, NoticeView, SessionState, SessionView
 
+NOT_KEPT = "(the text is not kept any more)"
 _UNKNOWN = SessionRow(session_id=SessionId("gone"), kind="sdk", conversation="")
 
 
@@ -45,11 +47,11 @@ def ask_view(state: HubState, row: AskRow, session: SessionRow | None = None) ->
     spec = row.spec
     session = state.session(row.session_id) or session or _UNKNOWN
     declinable = row.state == "open" and can_decline(state, row)
-    return AskView(
+    view = AskView(
         id=row.ask_id,
         state=row.state,
         ask_class=spec.ask_class,
-        question=spec.question,
+        question=spec.question or (NOT_KEPT if row.state == "closed" else ""),
         options=spec.options,
         multi=spec.multi,
         free_text=spec.free_text,
@@ -60,7 +62,8 @@ def ask_view(state: HubState, row: AskRow, session: SessionRow | None = None) ->
         option_details=spec.option_details,
         min_selected=spec.min_selected,
         max_selected=spec.max_selected,
-        recommended=spec.recommended,
+        # Of a permission no option is put forward.
+        recommended=None if spec.ask_class == "permission" else spec.recommended,
         default=spec.default,
         deadline_ms=row.deadline_ms,
         held=row.held_s is not None,
@@ -71,24 +74,26 @@ def ask_view(state: HubState, row: AskRow, session: SessionRow | None = None) ->
         can_decline=declinable,
         can_hold=declinable and (row.deadline_ms is not None or row.held_s is not None),
         note=state_words(row, state.claims.get(row.ask_id)),
+        secret=spec.secret,
     )
+    return with_shown(view)
 
 
 def channel_views(state: HubState, ask_id: AskId | None) -> list[ChannelView]:
     """Return where an ask (or, without one, anything) can be seen, and whether that is true."""
     views = []
+    asked = state.asks.get(ask_id) if ask_id is not None else None
     for info in state.settings.channels:
+        if asked is not None and asked.spec.secret and not info.capabilities.secrets:
+            continue
         live = state.channels[info.name]
         status, reason = "delivered", live.reason
         if not live.hearing:
             status = "down"
-        elif ask_id is not None and ask_id in state.asks:
-            shown = state.cards.get(ask_id, {}).get(info.name)
-            drawn = info.capabilities.draws_asks and shown is None
-            if not drawn and (shown is None or shown.ref is None):
-                status = "sending"
-                if not state.is_posting(ask_id, info.name):
-                    status, reason = "down", "the card could not be posted"
+        elif ask_id is not None and ask_id in state.asks and not _shows(state, info, ask_id):
+            status = "sending"
+            if not state.is_posting(ask_id, info.name):
+                status, reason = "down", "the card could not be posted"
         views.append(
             ChannelView(
                 name=info.name,
@@ -99,6 +104,21 @@ def channel_views(state: HubState, ask_id: AskId | None) -> list[ChannelView]:
             )
         )
     return views
+
+
+def is_shown(state: HubState, ask_id: AskId) -> bool:
+    """Tell whether a place that hears shows the ask, or draws it for whoever looks."""
+    return any(
+        state.channels[info.name].hearing and _shows(state, info, ask_id)
+        for info in state.settings.channels
+    )
+
+
+def _shows(state: HubState, info: ChannelInfo, ask_id: AskId) -> bool:
+    shown = state.cards.get(ask_id, {}).get(info.name)
+    if shown is None:
+        return info.capabilities.draws_asks
+    return shown.ref is not None
 
 
 def notice_view(row: NoticeRow, session: SessionRow | None = None) -> NoticeView:

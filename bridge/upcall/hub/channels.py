@@ -14,8 +14,10 @@ from upcall.hub.plugins import Loaded
 from upcall.hub.view import HubView
 from upcall.hub.workers import Workers, is_cancelled
 from upcall.model.events import ChannelChanged, Event, Moment
+from upcall.model.network import Outward
 from upcall.model.platform import Adapter, Seams, SignsIn
 from upcall.model.text import one_line
+from upcall.scrub import Scrubber
 
 # An adapter that ran so long before it failed starts with a short wait again.
 STEADY_S: Final = 60.0
@@ -40,7 +42,11 @@ class Channels:
         machine: str,
         operator: str,
         version: str,
+        scrubber: Scrubber | None = None,
+        network: Outward | None = None,
     ) -> None:
+        self._scrubber = scrubber or Scrubber()
+        self._network = network or Outward()
         self._workers = workers
         self._receipts = receipts
         self._screens = screens
@@ -61,10 +67,19 @@ class Channels:
     def open(self, loaded: Loaded, view: HubView) -> None:
         """Build the adapter; nothing is connected yet. One that fails is built again later."""
         self._known[loaded.name] = (loaded, view)
+        if loaded.origin is not None:
+            self._log.warning(
+                "adapter_of_others",
+                channel=loaded.name,
+                adapter=loaded.spec.name,
+                package=loaded.origin.package,
+                version=loaded.origin.version,
+                path=loaded.origin.path,
+            )
         try:
             self._build(loaded, view)
         except Exception as exc:  # noqa: BLE001 - one adapter's defect is not the hub's
-            error = f"{type(exc).__name__}: {one_line(str(exc))}"
+            error = self._words(exc)
             self._log.error("adapter_not_built", channel=loaded.name, error=error)
 
     def _build(self, loaded: Loaded, view: HubView) -> Adapter:
@@ -80,6 +95,8 @@ class Channels:
             operator=self._operator,
             version=self._version,
             secrets={name: secret.reveal() for name, secret in loaded.secrets.items()},
+            network=self._network,
+            hide=self._scrubber.add_passing,
         )
         adapter = loaded.spec.open(loaded.config, seams)
         self.adapters[loaded.name] = adapter
@@ -89,6 +106,10 @@ class Channels:
         self._workers.know(loaded.name, adapter)
         return adapter
 
+    def _words(self, exc: BaseException) -> str:
+        """Return an adapter's error as people may see it: it can quote a request's address."""
+        return f"{type(exc).__name__}: {one_line(self._scrubber.hide(str(exc)))}"
+
     def signs_in(self) -> SignsIn | None:
         """Return the adapter with logins of its own, if one is open."""
         return next(iter(self._with_logins.values()), None)
@@ -96,7 +117,14 @@ class Channels:
     async def run(self, name: str) -> None:
         """Run one adapter for ever; a defect of it ends neither the hub nor another channel."""
         loaded, view = self._known[name]
-        inbox = ChannelInbox(name, self._receipts, self._submit, self._moment, view.keep_login)
+        inbox = ChannelInbox(
+            name,
+            self._receipts,
+            self._submit,
+            self._moment,
+            view.keep_login,
+            self._scrubber.hide,
+        )
         failures = 0
         while True:
             started_s = self._clock.boot_s()
@@ -108,8 +136,9 @@ class Channels:
                 if is_cancelled():
                     raise
                 error = "it gave up"
-            except Exception as exc:  # noqa: BLE001 - the supervisor logs and starts it again
-                error = f"{type(exc).__name__}: {one_line(str(exc))}"
+            # An adapter that calls `sys.exit` ends itself, and not the hub either.
+            except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001
+                error = self._words(exc)
             if self._clock.boot_s() - started_s > STEADY_S:
                 failures = 0
             failures += 1

@@ -1,7 +1,8 @@
 """What clients of the control socket can have done: answer, list, look, configure, stop."""
 
+import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -9,8 +10,10 @@ import msgspec
 from upcall.clock import Clock
 from upcall.core.kernel import Kernel
 from upcall.core.ledger import plain, result_of
-from upcall.core.render import late_code, late_words
+from upcall.core.render import CHANGED, late_code, late_words
 from upcall.hub.store.db import Store
+from upcall.hub.store.erase import Forgotten, Wanted
+from upcall.hub.store.files import copies
 from upcall.hub.view import with_sessions
 from upcall.model.errors import HubError, UpcallError, UsageError
 from upcall.model.ids import AskId
@@ -58,6 +61,10 @@ class Hub(Protocol):
         """Return discovery files that are not used."""
         ...
 
+    async def forget(self, wanted: Wanted) -> Forgotten:
+        """Erase texts from the file, from memory and from every view."""
+        ...
+
     async def change_root(self, path: str, *, gone: bool) -> None:
         """Register or forget a project folder."""
         ...
@@ -76,6 +83,14 @@ class Hub(Protocol):
 
     def ask_to_stop(self, reason: str) -> None:
         """End the hub when nothing is on its way."""
+        ...
+
+    def begin_anew(self, reason: str) -> bool:
+        """End it, and start it again in this process; False if that cannot be."""
+        ...
+
+    def is_outdated(self) -> bool:
+        """Tell whether a newer version is on disk; does disk work."""
         ...
 
 
@@ -102,13 +117,14 @@ class Controls:
                 return await self._login(request)
             case "roots":
                 return await self._roots(request)
+            case "forget":
+                return await self._forget(request)
             case "status":
                 return self._hub.status()
             case "reload":
                 return await self._hub.reload()
             case "stop":
-                self._hub.ask_to_stop(one_line(str(request.get("reason") or "asked to")))
-                return {}
+                return await self._stop(request)
             case _:
                 raise HubError(f"unknown operation {visible(op)!r}", code="unknown_op")
 
@@ -128,13 +144,13 @@ class Controls:
                 recover="upcall asks lists them",
             )
         open_rows = [row for row in rows if row.state != "closed"]
-        if len(rows) > 1 and len(open_rows) == 1:
+        if len(rows) > 1 and len(open_rows) == 1 and not _may_have_drifted(open_rows[0], rows):
             return open_rows[0]
         if len(rows) > 1:
             raise ControlRefused(
                 "ambiguous_ask",
                 f"{one_line(text)!r} names {len(rows)} asks",
-                recover="give more characters",
+                recover="give the whole id of the one you mean",
                 candidates=[row.ask_id for row in rows[:20]],
             )
         return rows[0]
@@ -142,6 +158,12 @@ class Controls:
     async def _answer(self, request: dict[str, Any], who: Who) -> dict[str, Any]:
         row = await self.find(request["ask"])
         values = tuple(request.get("values") or ())
+        if row.spec.secret and values and not request.get("hidden"):
+            raise ControlRefused(
+                "secret_shown",
+                "this is a secret: others of this computer can read what is on a command line",
+                recover=f"upcall answer {row.ask_id}, without a value, asks for it unseen",
+            )
         act = Answered(
             key=f"local-{secrets.token_hex(12)}",
             ask=row.ask_id,
@@ -169,7 +191,9 @@ class Controls:
             return {"result": result}
         result = None if receipt.result is None else plain(receipt.result)
         if not receipt.ok:
-            raise ControlRefused(receipt.code, receipt.msg, result=result)
+            raise ControlRefused(
+                receipt.code, receipt.msg, recover=receipt.recover, result=result
+            )
         return {"result": result}
 
     async def _asks(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -206,6 +230,61 @@ class Controls:
         answer = await adapter.sign_in(request["action"], request.get("browser"))
         return dict(answer)
 
+    async def _stop(self, request: dict[str, Any]) -> dict[str, Any]:
+        reason = one_line(str(request.get("reason") or "asked to"))
+        again = request.get("again")
+        if again == "upgrade" and not await asyncio.to_thread(self._hub.is_outdated):
+            again = None  # another installation is newer; the next hub has to be its own
+        if again is not None and self._hub.begin_anew(reason):
+            return {"again": True}
+        self._hub.ask_to_stop(reason)
+        return {}
+
+    async def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
+        ids = []
+        for text in request.get("asks") or ():
+            row = await self.find(text)
+            if row.state != "closed":
+                raise ControlRefused(
+                    "ask_open",
+                    f"{row.ask_id} is still open; what is open is not forgotten",
+                    recover=f"end it first, such as: upcall answer {row.ask_id} --decline",
+                )
+            ids.append(row.ask_id)
+        conversation = None
+        if request.get("session") is not None:
+            conversation = await self._conversation(request["session"])
+        wanted = Wanted(tuple(dict.fromkeys(ids)), conversation, request.get("before_ms"))
+        if request.get("dry_run"):
+            found = await self._hub.store.forgettable(wanted)
+        else:
+            found = await self._hub.forget(wanted)
+        return {
+            "forgotten": {
+                "asks": list(found.asks),
+                "open": list(found.open),
+                "sessions": list(found.sessions),
+                "notices": found.notices,
+                "copies": await asyncio.to_thread(copies, self._hub.store.path),
+            }
+        }
+
+    async def _conversation(self, name: str) -> str:
+        """Return the conversation of a session's name or id."""
+        for key in (f"n:{name}", name):
+            if await self._hub.store.has_conversation(key):
+                return key
+        session = self._hub.kernel.session(name)
+        if session is None:
+            session = (await self._hub.store.sessions_by_id([name])).get(name)
+        if session is None:
+            raise ControlRefused(
+                "unknown_session",
+                f"no session {one_line(name)!r} is known",
+                recover="upcall sessions lists those that live",
+            )
+        return session.conversation
+
     async def _roots(self, request: dict[str, Any]) -> dict[str, Any]:
         action, path = request["action"], request.get("path")
         if action != "list":
@@ -213,6 +292,15 @@ class Controls:
                 raise UsageError(f"a root is an absolute path, not {one_line(str(path))!r}")
             await self._hub.change_root(path, gone=action == "remove")
         return {"roots": [plain(view) for view in self._hub.root_views()]}
+
+
+def _may_have_drifted(row: AskRow, rows: Sequence[AskRow]) -> bool:
+    """Tell whether whoever named *row* by less than its id may have seen another question.
+
+    A program chooses its ids, and asks anew under the same action id when it changes its
+    question.
+    """
+    return row.spec.ask_class == "permission" or any(one.note == CHANGED for one in rows)
 
 
 class Screens:

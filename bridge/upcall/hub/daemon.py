@@ -25,28 +25,45 @@ from upcall.hub.hub import Hub
 from upcall.hub.lock import HubLock
 from upcall.hub.peer import login_name
 from upcall.hub.plugins import Loaded, load_channels, safe_lower
-from upcall.hub.store.db import Store
-from upcall.log import Scrubber, open_log
+from upcall.hub.room import how_to_make_room, is_full
+from upcall.hub.store.db import Guard, Store
+from upcall.hub.store.epoch import machine_id
+from upcall.hub.upgrade import Handover
+from upcall.log import leaving_scrubbed, open_log
 from upcall.model.errors import ConfigInvalid, HubError, UpcallError
+from upcall.model.network import Outward, read_proxy
 from upcall.model.text import one_line
 from upcall.model.views import Problem
+from upcall.scrub import Scrubber
+from upcall.secrets import SecretSources, taken_from_environment
 from upcall_discovery import liveness, paths
+from upcall_discovery.filesystem import where_not_local
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 SWITCH_S: Final = 0.0002
 
 
-def main(detached: bool) -> int:
+def main(detached: bool, given: dict[str, str] | None = None) -> int:
     """Run the hub until it is told to stop or has had nothing to do for long.
 
     Args:
         detached: started on demand: log to the state folder instead of standard error.
+        given: variables with secrets that were handed over beside the environment.
 
     Returns:
         The process' exit code.
     """
     os.umask(0o077)
+    _dump_no_core()
+    scrubber = Scrubber()
+    handover = Handover(detached=detached, secrets=given or {})
+    with leaving_scrubbed(scrubber):
+        code = _run(detached, handover, scrubber)
+    return handover.go_on() if handover.is_wanted else code
+
+
+def _run(detached: bool, handover: Handover, scrubber: Scrubber) -> int:
     # The store's thread needs the interpreter for a moment at each row; with Python's own
     # 5 ms it would wait so long for a busy loop that a burst of asks took five times as long.
     sys.setswitchinterval(SWITCH_S)
@@ -59,17 +76,20 @@ def main(detached: bool) -> int:
         if not _another_hub_is_known():
             _write_failure(paths.state_dir(), exc)
         return _failed(exc, stream)
+    except OSError as exc:
+        return _failed(_unwritable(exc), stream)
     try:
-        return _locked(detached, state, runtime, lock)
+        return _locked(detached, handover, scrubber, state, runtime, lock)
     except (UpcallError, paths.PathProblem) as exc:
+        exc.msg = scrubber.hide(exc.msg)
         _write_failure(state, exc)
         return _failed(exc, stream)
-    except Exception as exc:
+    except (Exception, BaseExceptionGroup) as exc:
         # Nobody sees a detached hub's traceback: it goes to its log, and the next client
         # is told what happened instead of starting it again and again.
         logging.getLogger("upcall").exception("hub_crashed")
         failure = HubError(
-            f"the hub failed: {one_line(repr(exc), 300)}",
+            f"the hub failed: {one_line(scrubber.hide(repr(exc)), 300)}",
             code="internal",
             recover=f"see {paths.hub_log(state)}",
         )
@@ -79,20 +99,54 @@ def main(detached: bool) -> int:
         lock.release()
 
 
-def _locked(detached: bool, state: str, runtime: str, lock: HubLock) -> int:
+def _locked(
+    detached: bool,
+    handover: Handover,
+    scrubber: Scrubber,
+    state: str,
+    runtime: str,
+    lock: HubLock,
+) -> int:
     log_path = paths.hub_log(state) if detached else None
-    scrubber = Scrubber()
     open_log(log_path, "info", scrubber)
     config, problems = _configuration()
+    named = [config.network.proxy, *(one.options for one in config.channels.values())]
+    values = handover.secrets
+    values |= taken_from_environment(named)
+    # Before anybody's code is loaded that could log them.
+    for value in values.values():
+        scrubber.add(value)
+    sources = SecretSources(values)
     log = open_log(log_path, config.hub.log_level, scrubber)
-    loaded, channel_problems = load_channels(config)
-    problems += channel_problems
+    network, network_problems = _network(config, sources)
+    if network.proxy is not None:
+        scrubber.add_login(network.proxy)
+    loaded, channel_problems = load_channels(config, sources)
+    problems += [*network_problems, *channel_problems]
     for one in loaded:
         for secret in one.secrets.values():
             scrubber.add(secret.reveal())
-    store = Store.open(paths.db_path(state), mask=mask if config.redaction.enabled else str)
+    store = Store.open(
+        paths.db_path(state),
+        mask=mask if config.redaction.enabled else str,
+        guard=Guard(machine_id()),
+    )
+    if store.migrated_from is not None:
+        log.warning("store_migrated", backup=store.migrated_from, go_back="upcall hub restore")
     try:
-        return _serve(config, problems, loaded, store, state, runtime, lock, log)
+        return _serve(
+            config,
+            problems,
+            loaded,
+            store,
+            state,
+            runtime,
+            lock,
+            log,
+            scrubber,
+            network,
+            handover,
+        )
     finally:
         store.close_now()
 
@@ -106,6 +160,9 @@ def _serve(
     runtime: str,
     lock: HubLock,
     log: structlog.typing.FilteringBoundLogger,
+    scrubber: Scrubber,
+    network: Outward,
+    handover: Handover,
 ) -> int:
     _raise_descriptor_limit()
     kernel = Kernel.load(kernel_settings(config, loaded, log), store.snapshot())
@@ -121,6 +178,9 @@ def _serve(
         loaded=loaded,
         lock=lock,
         log=log,
+        scrubber=scrubber,
+        network=network,
+        handover=handover,
     )
     try:
         asyncio.run(_until_stopped(hub))
@@ -169,6 +229,7 @@ def kernel_settings(
         local_answers=config.policy.local_answers,
         uid=str(os.getuid()),
         allow_direct_clients=config.hub.allow_direct_clients,
+        allow_defaults=config.policy.allow_defaults,
         zone=LocalZone(),
     )
 
@@ -179,7 +240,7 @@ def _state_folder() -> str:
     network = paths.is_network_filesystem(state)
     if network is not None:
         raise HubError(
-            f"the state folder {state} is on a network file system ({network})",
+            f"the state folder {state} {where_not_local(state, network)}",
             code="state_not_local",
             recover="set XDG_STATE_HOME to a folder on a local disk",
         )
@@ -197,10 +258,33 @@ def _configuration() -> tuple[Config, list[Problem]]:
         return parse(b"", "built-in"), [Problem("config_invalid", msg)]
 
 
+def _network(config: Config, sources: SecretSources) -> tuple[Outward, list[Problem]]:
+    """Return the way out. A proxy that cannot be read is no leave to go around it."""
+    setting = config.network.proxy
+    if setting is None:
+        return Outward(), []
+    try:
+        if isinstance(setting, dict):
+            setting = sources.read("network.proxy", setting).reveal()
+        return Outward(read_proxy(setting)), []
+    except ConfigInvalid as exc:
+        words = f"{exc.msg}; nothing goes out to other computers"
+        return Outward(trouble=words), [Problem(exc.code, words, exc.recover)]
+
+
+def _dump_no_core() -> None:
+    """A core file would hold every secret of the process."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def _raise_descriptor_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # macOS calls its hard limit infinite and yet takes no more than OPEN_MAX.
+    for wanted in (hard, min(hard, 10240) if hard > 0 else 10240):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return
 
 
 def _write_failure(state: str, exc: Any) -> None:
@@ -227,6 +311,15 @@ def _write_failure(state: str, exc: Any) -> None:
     # The disk may be what failed; the exit code and the log still say so.
     with contextlib.suppress(OSError, paths.PathProblem):
         hub_json.write(state, failed)
+
+
+def _unwritable(error: OSError) -> HubError:
+    where = error.filename or paths.state_dir()
+    return HubError(
+        f"{one_line(os.fsdecode(where), 300)}: {error.strerror}",
+        code="state_unwritable",
+        recover=how_to_make_room(error) if is_full(error) else "make it writable for you",
+    )
 
 
 def _another_hub_is_known() -> bool:

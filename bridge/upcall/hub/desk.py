@@ -14,11 +14,13 @@ import msgspec
 
 from upcall.clock import Clock
 from upcall.hub import requests
+from upcall.hub.chain import asking_chain
+from upcall.hub.desk_limits import DeskLimits
 from upcall.hub.lines import LineConnection, LineTooLong
 from upcall.hub.peer import login_name
 from upcall.hub.requests import SocketKind
 from upcall.hub.workspace import Workspaces
-from upcall.model.errors import HubError, TransportError, UpcallError
+from upcall.model.errors import HubError, InvalidAsk, TransportError, UpcallError
 from upcall.model.events import (
     Asker,
     AskRaised,
@@ -58,6 +60,10 @@ class HubPort(Protocol):
 
     def in_memory(self, ask_id: str) -> bool:
         """Tell whether the kernel has this ask."""
+        ...
+
+    def is_open(self, ask_id: str) -> bool:
+        """Tell whether this ask has not ended."""
         ...
 
     def keyed(self, key: str, asker: Asker) -> AskId | None:
@@ -124,12 +130,21 @@ class Desk:
         log: where failures go.
         version: of the program, for the hello.
         pid: of the hub, for the hello.
+        state: its state folder.
     """
 
     def __init__(
-        self, port: HubPort, *, clock: Clock, log: SeamLog, version: str, pid: int
+        self,
+        port: HubPort,
+        *,
+        clock: Clock,
+        log: SeamLog,
+        version: str,
+        pid: int,
+        state: str,
     ) -> None:
         self._port = port
+        self._state = state
         self._log = log
         self._version = version
         self._pid = pid
@@ -138,6 +153,7 @@ class Desk:
         self._last_waiter = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._workspaces = Workspaces(clock)
+        self._limits = DeskLimits(clock, port.is_open)
 
     @property
     def clients(self) -> int:
@@ -218,7 +234,7 @@ class Desk:
 
     def too_long(self, line: LineConnection) -> None:
         """Send a client away whose line does not end."""
-        msg = f"the line is longer than {MAX_LINE_BYTES} bytes"
+        msg = f"the line is longer than {line.max_line_bytes} bytes"
         self.refuse(line, TransportError(msg, code="line_too_long"))
 
     def received(self, line: LineConnection, data: bytes) -> None:
@@ -294,7 +310,7 @@ class Desk:
                 ),
             )
             return
-        client.greeted = True
+        client.greeted = client.line.greeted = True
         hub = {
             "pid": self._pid,
             "version": self._version,
@@ -307,9 +323,9 @@ class Desk:
     def _read(self, client: Client, op: str, data: bytes) -> requests.Request:
         if not client.greeted:
             raise HubError("the first line must be a hello", code="hello_needed")
-        if op in requests.CONTROLLING and client.kind == "ask":
+        if op in requests.WITHHELD and client.kind == "ask":
             raise HubError(
-                f"{op} is not permitted on this socket",
+                f"{one_line(op, 40)} is not permitted on this socket",
                 code="not_permitted",
                 recover="This socket can only ask. Use the control socket.",
             )
@@ -343,6 +359,7 @@ class Desk:
             case requests.Notify():
                 self._notify(client, waiter, request)
             case requests.Watch():
+                self._limits.watcher(self._watchers())
                 self.respond(waiter)
                 self._port.watch(waiter)
             case _:
@@ -356,15 +373,25 @@ class Desk:
     def _ask(self, client: Client, waiter: int, request: requests.Ask) -> _Work | None:
         words = request.ask
         ask_id = requests.ask_id(words.id)
+        if words.secret and (not request.wait or words.key is not None):
+            # Both would have the answer kept until somebody comes for it.
+            what = "key" if request.wait else "wait"
+            raise InvalidAsk(f"secret: is never kept, so {what} cannot be used with it")
         self._waiters[waiter].ask_id = ask_id
         said = requests.check_session(request.session)
+        is_guarded = words.ask_class == "permission"
+        chain = asking_chain(client.line.peer.pid, self._state) if is_guarded else ()
         event = AskRaised(
             at=self._port.moment(),
             waiter=waiter,
             ask_id=ask_id,
             spec=requests.spec_of(words),
             asker=client.line.peer.asker(
-                name=said.name, title=said.title, cwd=said.cwd, program=said.program
+                name=said.name,
+                title=said.title,
+                cwd=said.cwd,
+                program=said.program,
+                chain=chain,
             ),
             timeout_s=words.timeout_s,
             wait=request.wait,
@@ -397,6 +424,7 @@ class Desk:
         )
 
     def _raise(self, client: Client, event: AskRaised) -> None:
+        self._limits.ask(client.line.peer.uid, event.ask_id)
         # Who left before its ask was raised repeats it; nobody would be told of this one.
         if client.line.closed:
             self._forget(event.waiter)
@@ -442,7 +470,8 @@ class Desk:
                 asker=peer.asker(),
             )
             return self._submit_found(event)
-        if (answer.indices is not None or answer.text is not None) == answer.declined:
+        given = answer.indices is not None or answer.text is not None or answer.secret
+        if given == answer.declined:
             raise requests.InvalidRequest("answer: give indices or text, or decline")
         event = Took(
             at=self._port.moment(),
@@ -453,6 +482,7 @@ class Desk:
             indices=answer.indices,
             text=answer.text,
             declined=answer.declined,
+            secret=answer.secret,
             local=True,
         )
         return self._submit_found(event)
@@ -479,6 +509,7 @@ class Desk:
 
     def _notify(self, client: Client, waiter: int, request: requests.Notify) -> None:
         said = requests.check_session(request.session)
+        self._limits.notice(client.line.peer.uid)
         asker = client.line.peer.asker(
             name=said.name, title=said.title, cwd=said.cwd, program=said.program
         )
@@ -492,6 +523,9 @@ class Desk:
                 fresh=self._port.random(FRESH_BYTES),
             )
         )
+
+    def _watchers(self) -> int:
+        return sum(found.op == "watch" for found in self._waiters.values()) - 1
 
     # --- controlling -----------------------------------------------------------------------
 

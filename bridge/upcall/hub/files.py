@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shutil
-import stat
 from base64 import b64decode
 from typing import Final
 
@@ -26,7 +25,6 @@ from upcall_discovery import paths
 
 FILE_ID_BYTES: Final = 16
 _FILE_ID: Final = re.compile(r"[0-9a-f]{32}")
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -71,7 +69,8 @@ class SessionFiles:
     def keep_copy(self, session_id: str, file_id: str, path: str) -> None:
         """Keep a copy of a file that a session on this computer named.
 
-        The file must be regular and ours, and no symlink.
+        The file must be regular, ours, no symlink and under one name only, and nobody else
+        may be able to put another file in its place.
 
         Raises:
             FileRefused: it is not, or it is too large.
@@ -92,20 +91,28 @@ class SessionFiles:
 
     def remove(self, session_id: str) -> None:
         """Remove all files of a session."""
-        if is_session_id(session_id):
-            shutil.rmtree(os.path.join(self._folder, session_id), ignore_errors=True)
+        if not is_session_id(session_id):
+            return
+        with contextlib.suppress(OSError, paths.PathProblem):
+            folder = paths.open_private_dir(self._folder)
+            try:
+                shutil.rmtree(session_id, ignore_errors=True, dir_fd=folder)
+            finally:
+                os.close(folder)
 
     def sweep(self, before_ms: int) -> int:
         """Remove files that were written before *before_ms*, and return how many."""
         removed = 0
-        for folder in _subfolders(self._folder):
-            for entry in _entries(folder):
-                with contextlib.suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_mtime_ns < before_ms * 1_000_000:
-                        os.unlink(entry.path)
-                        removed += 1
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
+        for name in _names(self._folder):
+            path = os.path.join(self._folder, name)
+            # Only in folders that are ours alone: a link in their place leads elsewhere.
+            with contextlib.suppress(OSError, paths.PathProblem):
+                folder = paths.open_private_dir(path)
+                try:
+                    removed += _sweep(folder, before_ms * 1_000_000)
+                finally:
+                    os.close(folder)
+                os.rmdir(path)
         return removed
 
     def _room_for(self, session_id: str, size_bytes: int) -> str:
@@ -114,7 +121,7 @@ class SessionFiles:
         paths.ensure_private_dir(self._folder)
         folder = os.path.join(self._folder, session_id)
         paths.ensure_private_dir(folder)
-        used = sum(entry.stat(follow_symlinks=False).st_size for entry in _entries(folder))
+        used = sum(_size(os.path.join(folder, name)) for name in _names(folder))
         if used + size_bytes > MAX_SESSION_FILES_BYTES:
             raise FileRefused(
                 f"the session's files would be over {MAX_SESSION_FILES_BYTES} bytes together",
@@ -134,13 +141,13 @@ def _content_of(path: str) -> bytes:
     if not os.path.isabs(path) or "\0" in path:
         raise FileRefused(f"{shown} is not an absolute path")
     try:
-        fd = os.open(path, _READ_FLAGS)
+        fd = paths.open_settled_file(path, forbidden=0)
+    except paths.PathProblem as problem:
+        raise FileRefused(problem.msg, recover=problem.recover) from problem
     except OSError as error:
         raise FileRefused(f"{shown} cannot be read: {error.strerror}") from error
     try:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise FileRefused(f"{shown} is not a regular file of ours")
         if found.st_size > MAX_FILE_BYTES:
             raise _too_large(found.st_size, MAX_FILE_BYTES)
         content = bytearray()
@@ -159,13 +166,30 @@ def _too_large(size_bytes: int, limit_bytes: int) -> FileRefused:
     )
 
 
-def _entries(folder: str) -> list["os.DirEntry[str]"]:
+def _names(folder: str) -> list[str]:
+    """Return what is in a folder of ours; nothing if it is not one."""
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
+        fd = paths.open_private_dir(folder)
+    except (OSError, paths.PathProblem):
         return []
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
 
 
-def _subfolders(folder: str) -> list[str]:
-    return [entry.path for entry in _entries(folder) if entry.is_dir(follow_symlinks=False)]
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _sweep(folder: int, before_ns: int) -> int:
+    removed = 0
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns < before_ns:
+                os.unlink(name, dir_fd=folder)
+                removed += 1
+    return removed

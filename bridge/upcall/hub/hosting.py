@@ -31,6 +31,7 @@ from upcall.model.ids import TOKEN_BYTES, ConnectionId, SessionId
 from upcall.model.platform import SeamLog
 from upcall.model.rows import SessionRow
 from upcall.model.text import one_line
+from upcall.scrub import Scrubber
 from upcall.session.publish import make_record
 from upcall.session.server import Endpoint
 from upcall_discovery import paths
@@ -67,11 +68,12 @@ class HostingPort(Protocol):
 class _Hosted:
     """One session: the handler of its endpoint."""
 
-    __slots__ = ("_port", "endpoint", "over", "publication", "row")
+    __slots__ = ("_port", "endpoint", "over", "publication", "row", "token")
 
     def __init__(self, row: SessionRow, port: HostingPort) -> None:
         self.row = row
         self.endpoint: Endpoint | None = None
+        self.token = ""
         self.publication: Publication | None = None
         self.over = False
         self._port = port
@@ -117,9 +119,19 @@ class Hosting:
         runtime: the runtime folder, below which the records go.
         clock: time.
         log: where failures go.
+        scrubber: is told the tokens of the sessions, so that they are in no log.
     """
 
-    def __init__(self, port: HostingPort, runtime: str, *, clock: Clock, log: SeamLog) -> None:
+    def __init__(
+        self,
+        port: HostingPort,
+        runtime: str,
+        *,
+        clock: Clock,
+        log: SeamLog,
+        scrubber: Scrubber | None = None,
+    ) -> None:
+        self._scrubber = scrubber or Scrubber()
         self._port = port
         self._folder = paths.sessions_dir(runtime)
         self._clock = clock
@@ -229,14 +241,16 @@ class Hosting:
     async def _open(self, hosted: _Hosted) -> None:
         row = hosted.row
         token = urlsafe_b64encode(self._port.random(TOKEN_BYTES)).decode("ascii")
+        self._scrubber.hold(token)
         endpoint = Endpoint(row.session_id, token, hosted, identity=_identity(row))
         try:
             port = await endpoint.start()
         except UpcallError as error:
             # The ask itself goes on; only other programs cannot connect to it.
             self._log.error("endpoint_not_opened", session=row.session_id, code=error.code)
+            self._scrubber.release(token)
             return
-        hosted.endpoint = endpoint
+        hosted.endpoint, hosted.token = endpoint, token
         record = make_record(row.session_id, port, token, now_ms=self._clock.wall_ms())
         hosted.publication = Publication(self._folder, record, sync=False)
 
@@ -245,6 +259,7 @@ class Hosting:
             hosted.endpoint.broadcast(SessionClosed(session_id=hosted.row.session_id))
             await hosted.endpoint.close()
             hosted.endpoint = None
+            self._scrubber.release(hosted.token)
 
     def _publish(self, starting: Iterable[_Hosted], ending: Iterable[_Hosted]) -> None:
         for hosted in starting:

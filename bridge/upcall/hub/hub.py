@@ -27,8 +27,12 @@ from upcall.hub.processes import Processes
 from upcall.hub.runtime import RuntimeFolder
 from upcall.hub.socket import HubSockets
 from upcall.hub.store.db import Store
+from upcall.hub.store.erase import Forgotten, Wanted
+from upcall.hub.store.files import sweep_copies
+from upcall.hub.upgrade import Handover, Upgrade, version_on_disk
 from upcall.hub.view import Changes, HubView
 from upcall.hub.workers import Workers
+from upcall.line.start import is_newer
 from upcall.model.effects import (
     Acknowledge,
     Changed,
@@ -53,20 +57,23 @@ from upcall.model.events import (
     Moment,
     Resumed,
     RootChanged,
+    TextsForgotten,
 )
 from upcall.model.frames import ActionNeeded, ActionResolved
 from upcall.model.ids import AskId, SessionId, ask_id_in
+from upcall.model.network import Outward
 from upcall.model.platform import Inbound, Receipt, SignsIn, Who
 from upcall.model.rows import AskRow, NoticeRow
 from upcall.model.struct import replaced
-from upcall.model.text import visible
+from upcall.model.text import one_line, visible
 from upcall.model.views import HealthView, Problem, RefusedRecord, RootView
+from upcall.scrub import Scrubber
 from upcall_discovery import paths
 from upcall_discovery.liveness import ProcessIdentity
 
 IDLE_LOOK_S: Final = 1.0
 DAY_S: Final = 86400.0
-FILES_KEPT_MS: Final = 7 * 86_400_000
+NOTE_HEAD_S: Final = 60.0
 EMBEDDED_CHANNELS: Final = frozenset({"web", "terminal"})
 STOP_WITHIN_S: Final = 5.0
 STORE_LOOK_S: Final = 4.0
@@ -93,7 +100,12 @@ class Hub:
         loaded: Sequence[Loaded],
         lock: HubLock,
         log: structlog.typing.FilteringBoundLogger,
+        scrubber: Scrubber | None = None,
+        network: Outward | None = None,
+        handover: Handover | None = None,
     ) -> None:
+        self.scrubber = scrubber or Scrubber()
+        self._network = network or Outward()
         self.kernel = kernel
         self.store = store
         self.clock = clock
@@ -123,7 +135,7 @@ class Hub:
             version=upcall.__version__,
             started_ms=self._started_ms,
         )
-        self._hosting = Hosting(self, runtime_dir, clock=clock, log=log)
+        self._hosting = Hosting(self, runtime_dir, clock=clock, log=log, scrubber=self.scrubber)
         self._processes = Processes(clock)
         self._links = Links(
             self,
@@ -134,6 +146,7 @@ class Hub:
             processes=self._processes,
             is_hosted=lambda session_id: session_id in self._hosting,
             roots=kernel.roots(),
+            scrubber=self.scrubber,
         )
         self._screens = Screens(self._sockets.event)
         self._receipts = Receipts(kernel, self.submit, self.moment, self.find_closed)
@@ -141,6 +154,14 @@ class Hub:
         self._channels: Channels | None = None
         self._idle_exit_s = _idle_exit_s(config)
         self._busy_since_s = clock.boot_s()
+        self._handover = handover
+        self._upgrade = Upgrade(
+            clock=clock,
+            log=log,
+            is_busy=self._has_claims,
+            restart=self.begin_anew,
+            changed=self._changes.bump,
+        )
 
     # --- what the sockets, links and hosted sessions need ------------------------------------
 
@@ -165,6 +186,11 @@ class Hub:
     def in_memory(self, ask_id: str) -> bool:
         """Tell whether the file need not be asked: the kernel has this ask, or nobody has."""
         return self.kernel.find(ask_id) is not None or not self.store.may_have(ask_id)
+
+    def is_open(self, ask_id: str) -> bool:
+        """Tell whether this ask has not ended."""
+        row = self.kernel.find(ask_id)
+        return row is not None and row.state != "closed"
 
     def keyed(self, key: str, asker: Asker) -> AskId | None:
         """Return the newest ask that was raised with *key* in the same place."""
@@ -213,6 +239,28 @@ class Hub:
         """Return discovery files that are not used."""
         return self._links.refused()
 
+    async def forget(self, wanted: Wanted) -> Forgotten:
+        """Erase texts from memory, from the file and its log, and from the files' folder."""
+        found = await self.store.forgettable(wanted)
+        conversation = None if found.open else wanted.conversation
+        self.submit(
+            TextsForgotten(
+                at=self.moment(),
+                asks=tuple(found.asks),
+                sessions=tuple(found.sessions),
+                conversation=conversation,
+            )
+        )
+        await self.loop.settled()
+        found = await self.store.forget(wanted, self.clock.wall_ms())
+        for session_id in found.sessions:
+            await asyncio.to_thread(self._files.remove, session_id)
+        if wanted.before_ms is not None:
+            await asyncio.to_thread(self._files.sweep, wanted.before_ms)
+        self._changes.bump()
+        self._log.info("forgotten", asks=len(found.asks), sessions=len(found.sessions))
+        return found
+
     async def change_root(self, path: str, *, gone: bool) -> None:
         """Register or forget a project folder."""
         real, is_folder = await asyncio.to_thread(_real_folder, path)
@@ -237,7 +285,7 @@ class Hub:
         """Return the status document."""
         health = self.health()
         adapter = self.signs_in()
-        return {
+        status = {
             "pid": os.getpid(),
             "version": upcall.__version__,
             "protocol": 1,
@@ -258,7 +306,11 @@ class Hub:
             },
             "idle_exit_s": self._idle_exit_s or None,
             "service": _under_service_manager(),
+            "network": {"proxy": self._network.shown, "trouble": self._network.trouble},
+            "adapters": [_adapter_view(one) for one in self._loaded],
         }
+        hidden: dict[str, Any] = self.scrubber.hide_in(status)
+        return hidden
 
     async def reload(self) -> dict[str, Any]:
         """Read the configuration again; say what is new there, which only a restart takes up.
@@ -293,16 +345,42 @@ class Hub:
             self._log.info("stopping", reason=reason)
             self._stop.set()
 
+    def begin_anew(self, reason: str) -> bool:
+        """End the hub, and start it again in this very process.
+
+        Returns:
+            False if it does not do that: somebody else is starting a hub, or it is ending.
+        """
+        if self._handover is None or self._stop.is_set():
+            return False
+        if not self._handover.take_lock(self._state_dir):
+            return False
+        self._handover.is_wanted = True
+        self.ask_to_stop(reason)
+        return True
+
+    def is_outdated(self) -> bool:
+        """Tell whether the files on disk are of a newer version than this hub."""
+        found = version_on_disk()
+        return found is not None and is_newer(found, upcall.__version__)
+
     def health(self) -> HealthView:
         """Return what is true right now."""
         channels = self.kernel.channels()
         degraded = list(self._problems)
         if self._reload_problem is not None:
             degraded.append(self._reload_problem)
+        if self._upgrade.problem is not None:
+            degraded.append(self._upgrade.problem)
         degraded += [
             Problem("channel_deaf", f"{view.name}: not hearing - {view.reason or 'starting'}")
             for view in channels
             if view.state == "down"
+        ]
+        degraded += [
+            Problem(one.code, f"not used: {one_line(one.path, 300)}: {one.reason}")
+            for one in self._links.refused()
+            if one.code in {"duplicate_session", "limit_reached"}
         ]
         return HealthView(
             ready=all(view.state != "down" for view in channels) and self._links.settled,
@@ -347,6 +425,7 @@ class Hub:
             self.clock,
             random_module.random,
             self._log,
+            self.scrubber.hide,
         )
         self._channels = Channels(
             workers=self._workers,
@@ -362,6 +441,8 @@ class Hub:
             machine=self.kernel.machine,
             operator=self.kernel.operator,
             version=upcall.__version__,
+            scrubber=self.scrubber,
+            network=self._network,
         )
         await asyncio.to_thread(
             paths.ensure_private_dir, paths.sessions_dir(self._runtime.path)
@@ -395,9 +476,13 @@ class Hub:
         tasks.create_task(self._push_screens(), name="screens")
         tasks.create_task(self._watch_idle(), name="idle")
         tasks.create_task(self._retain(), name="retention")
+        tasks.create_task(self._note_head(), name="store-epoch")
         tasks.create_task(self._follow_url(), name="inbox-address")
         tasks.create_task(self._presence.keep(), name="hub-json")
         tasks.create_task(self._watch_store(), name="store-file")
+        if self._handover is not None:
+            self._handover.is_up()
+            tasks.create_task(self._upgrade.keep(), name="version-on-disk")
         self._log.info("hub_started", pid=os.getpid(), version=upcall.__version__)
 
     async def _wind_down(self) -> None:
@@ -500,6 +585,9 @@ class Hub:
                 self.ask_to_stop(f"nothing to do for {self._idle_exit_s:g} s")
                 return
 
+    def _has_claims(self) -> bool:
+        return any(row.state == "claimed" for row in self.kernel.open_rows())
+
     def _is_busy(self) -> bool:
         return (
             bool(self.kernel.sessions())
@@ -528,11 +616,40 @@ class Hub:
                 )
 
     async def _retain(self) -> None:
+        kept = self._config.retention
         while True:
             now_ms = self.clock.wall_ms()
-            await self.store.retain(now_ms)
-            await asyncio.to_thread(self._files.sweep, now_ms - FILES_KEPT_MS)
+            await self.store.retain(
+                now_ms, text_days=kept.text_days, audit_days=kept.audit_days
+            )
+            # A copy of the database holds texts that the database has dropped.
+            copies_s = now_ms / 1000 - kept.text_days * DAY_S
+            await asyncio.to_thread(sweep_copies, self.store.path, copies_s)
+            files_ms = int(kept.files_days * DAY_S * 1000)
+            await asyncio.to_thread(self._files.sweep, now_ms - files_ms)
             await self.clock.sleep(DAY_S)
+
+    async def _note_head(self) -> None:
+        """What is noted beside the database tells an older copy that is put back."""
+        while True:
+            await self.clock.sleep(NOTE_HEAD_S)
+            try:
+                await self.store.note_head()
+            except (OSError, paths.PathProblem) as exc:
+                self._log.warning("head_not_noted", error=one_line(str(exc), 200))
+
+
+def _adapter_view(loaded: Loaded) -> dict[str, Any]:
+    """Return whose code serves a channel."""
+    origin = loaded.origin
+    return {
+        "channel": loaded.name,
+        "adapter": loaded.spec.name,
+        "ours": origin is None,
+        "package": None if origin is None else origin.package,
+        "version": None if origin is None else origin.version,
+        "path": None if origin is None else origin.path,
+    }
 
 
 def _file_mark(path: str) -> tuple[int, int] | None:
@@ -556,8 +673,8 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 
 
 def scoped_key(key: str, asker: Asker) -> str:
-    """Return `--key NAME` together with what it is a key of: conversation or folder."""
-    return f"{asker.name or asker.cwd or ''}\0{key}"
+    """Return `--key NAME` with what it is a key of: a user's conversation or folder."""
+    return f"{asker.uid}:{asker.name or asker.cwd or ''}\0{key}"
 
 
 def _idle_exit_s(config: Config) -> float:

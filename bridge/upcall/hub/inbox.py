@@ -86,7 +86,9 @@ class ChannelInbox:
         submit: Callable[[Event], None],
         moment: Callable[[], Moment],
         on_login: Callable[[LoginKept], None],
+        hide: Callable[[str], str] = str,
     ) -> None:
+        self._hide = hide
         self._channel = channel
         self._receipts = receipts
         self._submit = submit
@@ -108,6 +110,6 @@ class ChannelInbox:
                 channel=self._channel,
                 hearing=state.hearing,
                 audience=state.audience,
-                reason=state.reason,
+                reason=None if state.reason is None else self._hide(state.reason),
             )
         )

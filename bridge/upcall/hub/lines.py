@@ -5,16 +5,25 @@ which it is disconnected, so that it delays nobody else.
 """
 
 import asyncio
+import os
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from upcall.hub.peer import Peer
-from upcall.model.limits import MAX_LINE_BYTES, MAX_QUEUED_BYTES
+from upcall.model.limits import (
+    MAX_FOREIGN_PARTIAL_BYTES,
+    MAX_HELLO_BYTES,
+    MAX_LINE_BYTES,
+    MAX_PARTIAL_BYTES,
+    MAX_QUEUED_BYTES,
+)
 
 _READ_BYTES: Final = 64 * 1024
 # Beyond this the client is behind, and of what it can miss only the newest is kept.
 _BEHIND_BYTES: Final = 256 * 1024
+# A client that has begun a line no longer than this is never the one that is too much.
+_SMALL_BYTES: Final = 64 * 1024
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -38,6 +47,10 @@ class Listener(Protocol):
         """A client sent a line beyond the limit; nothing more is read from it."""
         ...
 
+    def crowded(self, line: "LineConnection") -> None:
+        """All clients together have begun lines beyond the limit; this one adds to them."""
+        ...
+
     def closed(self, line: "LineConnection") -> None:
         """The connection has ended."""
         ...
@@ -48,6 +61,8 @@ class ReadBuffer:
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_READ_BYTES))
+        # What our own user's connections, and others', have of lines whose end has not come.
+        self.partial_bytes = {True: 0, False: 0}
 
 
 class LineConnection(asyncio.BufferedProtocol):
@@ -56,6 +71,7 @@ class LineConnection(asyncio.BufferedProtocol):
     Attributes:
         peer: who it is; set while it is connected.
         closed: nothing arrives at the client any more.
+        greeted: it has said hello; before that, its lines are short.
     """
 
     __slots__ = (
@@ -63,10 +79,12 @@ class LineConnection(asyncio.BufferedProtocol):
         "_latest",
         "_limit_bytes",
         "_listener",
+        "_ours",
         "_partial",
         "_paused",
         "_transport",
         "closed",
+        "greeted",
         "peer",
     )
 
@@ -79,9 +97,11 @@ class LineConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.peer = Peer(0, -1)
         self.closed = True
+        self.greeted = False
         self._listener = listener
         self._buffer = buffer
         self._limit_bytes = max_queued_bytes
+        self._ours = False
         self._partial = bytearray()
         self._latest: dict[int, bytes] = {}
         self._paused = False
@@ -100,6 +120,7 @@ class LineConnection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.closed = False
+        self._ours = self.peer.uid in {0, os.geteuid()}
         self._listener.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -110,20 +131,37 @@ class LineConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Hand on the lines that are complete."""
         partial = self._partial
+        before = len(partial)
         partial += self._buffer.view[:nbytes]
         start = 0
         # Only the new bytes can hold the end of the first line.
         end = partial.find(b"\n", len(partial) - nbytes)
         while end >= 0 and not self.closed:
-            if end - start > MAX_LINE_BYTES:
+            if end - start > self.max_line_bytes:
                 break
             self._listener.received(self, bytes(partial[start:end]))
             start = end + 1
             end = partial.find(b"\n", start)
         del partial[:start]
-        if not self.closed and len(partial) > MAX_LINE_BYTES:
+        if not self.closed and len(partial) > self.max_line_bytes:
             partial.clear()
             self._listener.too_long(self)
+        all_partial = self._buffer.partial_bytes
+        all_partial[self._ours] += len(partial) - before
+        limit_bytes = MAX_PARTIAL_BYTES if self._ours else MAX_FOREIGN_PARTIAL_BYTES
+        if all_partial[self._ours] > limit_bytes and len(partial) > _SMALL_BYTES:
+            self._forget_partial()
+            if not self.closed:
+                self._listener.crowded(self)
+
+    @property
+    def max_line_bytes(self) -> int:
+        """How long a line of this client may be now."""
+        return MAX_LINE_BYTES if self.greeted else MAX_HELLO_BYTES
+
+    def _forget_partial(self) -> None:
+        self._buffer.partial_bytes[self._ours] -= len(self._partial)
+        self._partial.clear()
 
     def eof_received(self) -> bool:
         """Take a half-closed connection for a closed one."""
@@ -133,6 +171,7 @@ class LineConnection(asyncio.BufferedProtocol):
         """Tell the listener, once."""
         del exc
         was_open, self.closed = self._transport is not None, True
+        self._forget_partial()
         self._transport = None
         self._latest.clear()
         if was_open:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_
 
 import msgspec
 
-from upcall.core.link import CLIENT_CAPABILITIES
+from upcall.core.link import CLIENT_CAPABILITIES, SECRET_ASKS
 from upcall.hub.files import FILE_ID_BYTES, FileRefused, SessionFiles
 from upcall.model.events import Event, FrameIn, Moment
 from upcall.model.frames import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FRESH_BYTES: Final = 64
 PING_PONG: Final = "client_ping_pong"
-CAPABILITIES: Final = (*CLIENT_CAPABILITIES, PING_PONG)
+CAPABILITIES: Final = (*CLIENT_CAPABILITIES, PING_PONG, SECRET_ASKS)
 # What a session may say while one attachment is written, before it is cut off.
 _MAX_BEHIND: Final = 4096
 

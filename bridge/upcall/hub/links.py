@@ -18,16 +18,18 @@ import msgspec
 from upcall.clock import Clock
 from upcall.hub.files import SessionFiles
 from upcall.hub.link import PING_PONG, Link, LinkPort
+from upcall.hub.listeners import ListenerChecks
 from upcall.hub.processes import Processes
 from upcall.hub.records import Folders, Reading
 from upcall.model.errors import MalformedFrame, NotSent, TransportError, Uncertain, UpcallError
 from upcall.model.events import LinkDown, LinkSynced, LinkUp
 from upcall.model.frames import Hello, Unknown, decode
 from upcall.model.ids import SessionId
-from upcall.model.limits import MAX_ATTACHING
+from upcall.model.limits import MAX_ATTACHING, MAX_SESSIONS
 from upcall.model.platform import SeamLog
 from upcall.model.text import one_line
 from upcall.model.views import RefusedRecord, RootView
+from upcall.scrub import Scrubber
 from upcall.session.client import open_connection
 from upcall_discovery import liveness
 from upcall_discovery.liveness import ProcessIdentity
@@ -64,6 +66,7 @@ class Links:
         own: the hub's process, whose records are skipped; this one by default.
         max_attaching: how many connections are opened at a time.
         rescan_s: how often folders are read without a sign of change.
+        scrubber: is told the tokens of the sessions, so that they are in no log.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Links:
         own: ProcessIdentity | None = None,
         max_attaching: int = MAX_ATTACHING,
         rescan_s: float = 30.0,
+        scrubber: Scrubber | None = None,
     ) -> None:
         self.port = port
         self.log = log
@@ -89,9 +93,17 @@ class Links:
         self._is_hosted = is_hosted
         self._own = own or liveness.identify(os.getpid())
         self._folders = Folders(
-            runtime, roots, clock=clock, rescan_s=rescan_s, on_reading=self._read
+            runtime,
+            roots,
+            clock=clock,
+            rescan_s=rescan_s,
+            on_reading=self._read,
+            known=self._processes_of_peers,
         )
         self._links: dict[SessionId, Link] = {}
+        self._scrubber = scrubber or Scrubber()
+        self._hidden: dict[SessionId, str] = {}
+        self._listeners = ListenerChecks()
         self._queue: deque[Link] = deque()
         self._attaching = 0
         self._max_attaching = max_attaching
@@ -219,6 +231,13 @@ class Links:
 
     # --- records ---------------------------------------------------------------------------
 
+    def _processes_of_peers(self) -> dict[str, ProcessIdentity]:
+        return {
+            link.session_id: link.process
+            for link in self._links.values()
+            if link.process is not None
+        }
+
     def _read(self, reading: Reading) -> None:
         """A folder was read."""
         here = {found.path for found in reading.live}
@@ -242,9 +261,16 @@ class Links:
         link = self._links.get(session_id)
         if self._is_hosted(session_id):
             self._duplicate(found, "a session that the hub hosts")
+        elif link is None and len(self._links) >= MAX_SESSIONS:
+            self._duplicates[found.path] = RefusedRecord(
+                found.path,
+                "limit_reached",
+                f"the hub is attached to {MAX_SESSIONS} sessions, and that is the limit",
+            )
         elif link is None:
             self._duplicates.pop(found.path, None)
             link = self._links[session_id] = Link(self, session_id, found)
+            self._hide_token(session_id, record.token)
             self._enqueue(link)
         elif _same_endpoint(link.found, found) or self._may_replace(link, found):
             self._retarget(link, found)
@@ -277,8 +303,18 @@ class Links:
                 self._enqueue(link)
             return
         link.found = found
+        self._hide_token(link.session_id, found.record.token)
         link.attempts = 0
         self._enqueue(link)
+
+    def _hide_token(self, session_id: SessionId, token: str | None) -> None:
+        """Keep a session's token out of the log for as long as it opens something."""
+        former = self._hidden.pop(session_id, None)
+        if token is not None:
+            self._scrubber.hold(token)
+            self._hidden[session_id] = token
+        if former is not None and former != token:
+            self._scrubber.release(former)
 
     def _record_gone(self, link: Link) -> None:
         # As long as the connection stands, the session is there, whatever its record.
@@ -320,11 +356,6 @@ class Links:
         found = link.found
         assert found is not None  # noqa: S101 - only what has a record is queued
         record = found.record
-        if link.attempts and not await asyncio.to_thread(_still_theirs, found):
-            # Between two attempts the port can have become somebody else's.
-            raise TransportError(
-                "another process has the port now", code="record_other_listener"
-            )
         identity = liveness.identify(record.pid)
         if identity is None or record.pid_start not in {None, identity.start}:
             raise TransportError("its process has ended", code="process_ended")
@@ -337,6 +368,7 @@ class Links:
             timeout_s=CONNECT_S,
             # Ours know the header; a token in a request line could end up in a log.
             token_in_url=record.pid_start is None,
+            check=lambda: self._listeners.check(record),
         )
         if not connection.is_open:
             return
@@ -412,6 +444,7 @@ class Links:
         if self._links.get(link.session_id) is not link:
             return
         del self._links[link.session_id]
+        self._hide_token(link.session_id, None)
         if link.announced:
             self.port.submit(
                 LinkDown(at=self.port.moment(), session_id=link.session_id, gone=True)
@@ -486,13 +519,3 @@ def _same_endpoint(one: Found | None, other: Found) -> bool:
 
 def _shown_path(link: Link) -> str:
     return one_line(link.found.path) if link.found is not None else "an earlier session"
-
-
-def _still_theirs(found: Found) -> bool:
-    record, sockets = found.record, liveness.Sockets()
-    listening = sockets.listener(record.port, record.host)
-    if listening is None:
-        return True
-    if listening.uid != os.geteuid():
-        return False
-    return sockets.holds(record.pid, listening.inode) is not False

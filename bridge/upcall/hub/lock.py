@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from upcall.hub.room import how_to_make_room
 from upcall.model.errors import HubError
 from upcall.model.text import visible
 from upcall_discovery import liveness, paths
@@ -98,7 +99,7 @@ class HubLock:
             raise HubError(
                 f"the lock file {visible(path)} cannot be written: {error.strerror}",
                 code="lock_unwritable",
-                recover="make room on that disk",
+                recover=how_to_make_room(error),
             ) from error
         self._held[path] = fd
 

@@ -11,6 +11,7 @@ import struct
 import sys
 from typing import Final
 
+from upcall.hub.chain import is_cut_off
 from upcall.model.events import Asker
 from upcall.model.platform import Who
 from upcall.model.text import one_line
@@ -79,6 +80,7 @@ class Peer:
         title: str | None = None,
         cwd: str | None = None,
         program: str | None = None,
+        chain: tuple[ProcessIdentity, ...] = (),
     ) -> Asker:
         """Return the peer as one that asks.
 
@@ -87,6 +89,7 @@ class Peer:
             title: the title that it gave.
             cwd: the folder that it says it is in; the kernel's word goes first.
             program: what it says it is; taken if the kernel's facts agree.
+            chain: the processes that count as the one that asks.
         """
         parent = self.parent
         return Asker(
@@ -98,6 +101,7 @@ class Peer:
             title=title,
             cwd=self._working_dir() or _cut(cwd, _MAX_PATH_CHARS),
             program=self._program(program),
+            chain=tuple(map(_joined, chain)),
         )
 
     def who(self) -> Who:
@@ -112,11 +116,11 @@ class Peer:
         line = [self.identity, *liveness.ancestors(self.pid)]
         tty = liveness.controlling_tty(self.pid)
         program = one_line(liveness.program_of(self.pid), 64)
-        facts = (
-            f"pid {self.pid}",
-            program,
-            tty.removeprefix("/dev/") if tty else "no terminal",
-        )
+        terminal = tty.removeprefix("/dev/") if tty else "no terminal"
+        if tty is not None and is_cut_off(self.pid, line):
+            # It kept a terminal that it was not started from, so nobody typed it there.
+            tty, terminal = None, f"cut off from {terminal}"
+        facts = (f"pid {self.pid}", program, terminal)
         return Who(
             identity=str(self.uid),
             name=login_name(self.uid),

@@ -7,7 +7,7 @@ most a third of the time.
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -15,6 +15,7 @@ from upcall.clock import Clock
 from upcall.model.text import one_line
 from upcall.model.views import RefusedRecord, RootView
 from upcall_discovery import paths
+from upcall_discovery.liveness import ProcessIdentity
 from upcall_discovery.scan import Found, Scan, scan, sweep
 from upcall_discovery.watch import Watch
 
@@ -62,6 +63,7 @@ class Folders:
         clock: time.
         rescan_s: how often folders are looked at without a sign of change.
         on_reading: called on the loop with each new reading.
+        known: returns the processes of sessions that were found before.
     """
 
     def __init__(
@@ -72,12 +74,14 @@ class Folders:
         clock: Clock,
         rescan_s: float,
         on_reading: Callable[[Reading], None],
+        known: Callable[[], Mapping[str, ProcessIdentity]] = dict,
     ) -> None:
         self._runtime = runtime
         self._roots = tuple(dict.fromkeys(roots))
         self._clock = clock
         self._rescan_s = rescan_s
         self._on_reading = on_reading
+        self._processes = known
         self._known: dict[str, _Known] = {}
         self._due: dict[str, bool] = {}
         self._wake = asyncio.Event()
@@ -143,6 +147,12 @@ class Folders:
         known = self._known.get(folder)
         return known.refused if known is not None else []
 
+    def _project_of(self, folder: str) -> str | None:
+        for root in self._roots:
+            if folder in {os.path.join(root, sub) for sub in _PROJECT_FOLDERS}:
+                return root
+        return None
+
     def _changed(self) -> None:
         folders = self.folders
         for folder in [one for one in self._known if one not in folders]:
@@ -171,7 +181,14 @@ class Folders:
         former = known.files if known is not None else None
         if anyway or (known is not None and known.unread >= _READ_ANYWAY):
             former = None
-        files, found = await asyncio.to_thread(_read, folder, former, self._clock.wall_ms())
+        files, found = await asyncio.to_thread(
+            _read,
+            folder,
+            former,
+            self._clock.wall_ms(),
+            self._project_of(folder),
+            self._processes(),
+        )
         if folder not in self.folders:
             return
         if found is None:
@@ -187,13 +204,19 @@ class Folders:
             await asyncio.to_thread(sweep, found)
 
 
-def _read(folder: str, former: _Files | None, now_ms: int) -> tuple[_Files, Scan | None]:
+def _read(
+    folder: str,
+    former: _Files | None,
+    now_ms: int,
+    project: str | None,
+    known: Mapping[str, ProcessIdentity],
+) -> tuple[_Files, Scan | None]:
     """Return what is in *folder*, unless its files are those of *former*."""
     # Before the reading: what changes meanwhile makes the next look find a difference.
     files = _files(folder)
     if former is not None and files == former:
         return files, None
-    return files, scan(folder, now_ms=now_ms)
+    return files, scan(folder, now_ms=now_ms, project=project, known=known)
 
 
 def _files(folder: str) -> _Files:

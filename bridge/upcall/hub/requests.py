@@ -71,6 +71,7 @@ class AskWords(msgspec.Struct, frozen=True):
     timeout_s: float | None = None
     ask_class: AskClass = msgspec.field(name="class", default="question")
     key: _Name | None = None
+    secret: bool = False
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -93,6 +94,8 @@ class AnswerGiven(msgspec.Struct, frozen=True):
     indices: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] | None = None
     text: _Words | None = None
     declined: bool = False
+    # The asker has the words of a secret already; they are not sent.
+    secret: bool = False
 
 
 class Took(msgspec.Struct, frozen=True):
@@ -125,6 +128,8 @@ class Answer(msgspec.Struct, frozen=True):
     decline: bool = False
     hold: bool | None = None
     revision: str | None = None
+    # The values were typed where nobody could read them along; a secret is taken no other way.
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         if (len(self.values) > 0) + self.decline + (self.hold is not None) != 1:
@@ -166,6 +171,19 @@ class Roots(msgspec.Struct, frozen=True):
             raise ValueError("path is needed")
 
 
+class Forget(msgspec.Struct, frozen=True):
+    """Erase texts; with `dry_run`, say which."""
+
+    asks: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=200)], ...] | None = None
+    session: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)] | None = None
+    before_ms: int | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if sum([bool(self.asks), self.session is not None, self.before_ms is not None]) != 1:
+            raise ValueError("exactly one of asks, session and before_ms is needed")
+
+
 class Status(msgspec.Struct, frozen=True):
     """How the hub is."""
 
@@ -175,12 +193,15 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End the hub."""
+    """End the hub; `again` starts it anew in its process, for `upgrade` if it is outdated."""
 
     reason: str | None = None
+    again: Literal["upgrade", "always"] | None = None
 
 
-Controlling: TypeAlias = Answer | Asks | Sessions | Login | Roots | Status | Reload | Stop
+Controlling: TypeAlias = (
+    Answer | Asks | Sessions | Login | Roots | Forget | Status | Reload | Stop
+)
 Request: TypeAlias = Ask | Wait | Took | Cancel | Notify | Watch | Controlling
 
 ASKING: Final[dict[str, type[Request]]] = {
@@ -197,10 +218,21 @@ CONTROLLING: Final[dict[str, type[Request]]] = {
     "watch": Watch,
     "login": Login,
     "roots": Roots,
+    "forget": Forget,
     "status": Status,
     "reload": Reload,
     "stop": Stop,
 }
+
+# What some control socket does, or is taken to do: on the socket that can only ask, these are
+# refused like those that there are.
+WITHHELD: Final = frozenset(
+    {
+        *CONTROLLING,
+        *("list", "log", "show", "read", "get", "set", "config", "export", "backup", "restore"),
+        *("lock", "unlock", "operators", "approve", "steer", "send", "run", "restart", "start"),
+    }
+)
 
 _head: Final = msgspec.json.Decoder(Head)
 _object: Final = msgspec.json.Decoder(dict[str, Any])
@@ -305,6 +337,7 @@ def spec_of(words: AskWords) -> AskSpec:
             default=words.default,
             ask_class=words.ask_class,
             option_details=words.option_details,
+            secret=words.secret,
         )
     )
 

@@ -4,18 +4,20 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import socket
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from upcall.clock import Clock
 from upcall.hub.desk import Desk, HubPort
+from upcall.hub.gate import Gate, Places
 from upcall.hub.lines import LineConnection, ReadBuffer
 from upcall.hub.requests import SocketKind
 from upcall.model.errors import HubError, UpcallError
-from upcall.model.limits import MAX_QUEUED_BYTES
+from upcall.model.limits import HELLO_S, MAX_PARTIAL_BYTES, MAX_QUEUED_BYTES
 from upcall.model.platform import SeamLog
 from upcall.model.text import visible
 from upcall_discovery import paths
@@ -23,8 +25,6 @@ from upcall_discovery import paths
 __all__ = ["HubPort", "HubSockets"]
 
 KEEP_S: Final = 2.0
-MAX_CLIENTS: Final = 8192
-MAX_FOREIGN_CLIENTS: Final = 256
 _BACKLOG: Final = 1024
 # File systems that hold no sockets say one of these.
 _NO_SOCKETS: Final = frozenset(
@@ -42,45 +42,58 @@ class _Door:
     mark: tuple[int, int]
 
 
-@dataclass(slots=True, eq=False)
 class _Porter:
     """Lets clients of one socket in."""
 
-    kind: SocketKind
-    desk: Desk
-    foreign: set[LineConnection] = field(default_factory=set)
-    unwelcome: set[LineConnection] = field(default_factory=set)
+    def __init__(self, kind: SocketKind, desk: Desk, gate: Gate, clock: Clock) -> None:
+        self._kind: SocketKind = kind
+        self._desk = desk
+        self._gate = gate
+        self._clock = clock
+        self.unwelcome: set[LineConnection] = set()
 
     def opened(self, line: LineConnection) -> None:
-        uid = line.peer.uid
-        ours = uid in {0, os.geteuid()}
-        if not ours:
-            self.foreign.add(line)
-        if self.desk.clients >= MAX_CLIENTS or len(self.foreign) > MAX_FOREIGN_CLIENTS:
-            self._refuse(line, "too many clients are connected", "limit_reached")
-        elif self.kind == "control" and not ours:
+        refusal = self._gate.enter(line, self._clock.boot_s())
+        if refusal is not None:
+            self._desk.refuse(line, refusal)
+            return
+        if self._kind == "control" and line.peer.uid not in {0, os.geteuid()}:
             # Told when it says hello: before that it would only see its own write fail.
             self.unwelcome.add(line)
         else:
-            self.desk.opened(line, self.kind)
+            self._desk.opened(line, self._kind)
+        silent = self._gate.too_silent()
+        if silent is not None:
+            self._gate.leave(silent)
+            cast("LineConnection", silent).abort()
 
     def received(self, line: LineConnection, data: bytes) -> None:
         if line in self.unwelcome:
-            self._refuse(line, "only the hub's own user may use this socket", "not_permitted")
-        else:
-            self.desk.received(line, data)
+            error = HubError(
+                "only the hub's own user may use this socket", code="not_permitted"
+            )
+            self._desk.refuse(line, error)
+            return
+        self._desk.received(line, data)
+        if line.greeted:
+            self._gate.greeted(line)
 
     def too_long(self, line: LineConnection) -> None:
-        self.desk.too_long(line)
+        self._desk.too_long(line)
+
+    def crowded(self, line: LineConnection) -> None:
+        error = HubError(
+            f"clients have begun lines of {MAX_PARTIAL_BYTES} bytes together, and that is the "
+            "limit",
+            code="limit_reached",
+            recover="try again in a moment",
+        )
+        self._desk.refuse(line, error)
 
     def closed(self, line: LineConnection) -> None:
-        self.foreign.discard(line)
+        self._gate.leave(line)
         self.unwelcome.discard(line)
-        self.desk.closed(line)
-
-    def _refuse(self, line: LineConnection, msg: str, code: str) -> None:
-        error: UpcallError = HubError(msg, code=code)
-        self.desk.refuse(line, error)
+        self._desk.closed(line)
 
 
 class HubSockets:
@@ -93,6 +106,7 @@ class HubSockets:
         log: where failures go.
         version: of the program.
         max_queued_bytes: what a client may leave unread before it is disconnected.
+        places: how many clients there may be; as many as the descriptors allow by default.
     """
 
     def __init__(
@@ -104,14 +118,20 @@ class HubSockets:
         log: SeamLog,
         version: str,
         max_queued_bytes: int = MAX_QUEUED_BYTES,
+        places: Places | None = None,
     ) -> None:
         self._state = state
         self._clock = clock
         self._log = log
         self._max_queued_bytes = max_queued_bytes
-        self._desk = Desk(port, clock=clock, log=log, version=version, pid=os.getpid())
+        self._desk = Desk(
+            port, clock=clock, log=log, version=version, pid=os.getpid(), state=state
+        )
         self._buffer = ReadBuffer()
-        self._porters = {kind: _Porter(kind, self._desk) for kind in _kinds()}
+        self._gate = Gate(places or Places.within(_descriptors()))
+        self._porters = {
+            kind: _Porter(kind, self._desk, self._gate, clock) for kind in _kinds()
+        }
         self._doors: list[_Door] = []
         self._places = paths.socket_paths(state)
 
@@ -169,6 +189,7 @@ class HubSockets:
         """Make the sockets anew for ever, when they vanish; tell by *on_moved*."""
         while True:
             await self._clock.sleep(KEEP_S)
+            self._send_silent_away()
             try:
                 moved = await self.heal()
             except (UpcallError, paths.PathProblem, OSError) as error:
@@ -193,6 +214,11 @@ class HubSockets:
             for line in list(porter.unwelcome):
                 line.abort()
         await self._desk.close()
+
+    def _send_silent_away(self) -> None:
+        for caller in self._gate.late(self._clock.boot_s()):
+            error = HubError(f"no hello came within {HELLO_S:g} s", code="hello_late")
+            self._desk.refuse(cast("LineConnection", caller), error)
 
     async def _open_both(self) -> None:
         try:
@@ -231,6 +257,11 @@ class HubSockets:
             sock.close()
             raise
         return _Door(kind, path, server, mark)
+
+
+def _descriptors() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1_000_000 if soft == resource.RLIM_INFINITY else soft
 
 
 def _kinds() -> tuple[SocketKind, SocketKind]:

@@ -43,7 +43,9 @@ class Workers:
         clock: Clock,
         jitter: Callable[[], float],
         log: structlog.typing.FilteringBoundLogger,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        self._hide = hide
         self._tasks = tasks
         self._submit = submit
         self._moment = moment
@@ -102,7 +104,8 @@ class Workers:
             self._failed(row, "not_sent", exc.msg)
         except DeliveryError as exc:
             self._failed(row, "uncertain", exc.msg)
-        except Exception as exc:  # noqa: BLE001 - an adapter's defect must not end the hub
+        # An adapter's defect must not end the hub, nor may its `sys.exit`.
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001
             if limit.expired():
                 self._failed(row, "uncertain", f"no answer within {CALL_LIMIT_S:g} s")
             else:
@@ -132,7 +135,8 @@ class Workers:
                 at=self._moment(),
                 delivery=row.id,
                 kind=kind,
-                msg=msg,
+                # It is kept and shown; an adapter's error can quote a request's address.
+                msg=self._hide(msg),
                 retry_after_s=retry_after_s,
                 jitter=self._jitter(),
             )

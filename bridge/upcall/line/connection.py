@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 PROTOCOL = 1
+LENT_SOCKET = "UPCALL_ASK_SOCKET"
 MAX_LINE_BYTES = 1024 * 1024
 MAX_HUB_JSON_BYTES = 64 * 1024
 ANSWER_WITHIN_S = 30.0
@@ -61,7 +62,14 @@ class HubLine:
         """
         state = paths.state_dir() if state is None else state
         until = time.monotonic() + timeout_s
-        for path in socket_paths(state, socket):
+        lent = lent_socket()
+        if lent is not None and socket != "ask":
+            raise LineError(
+                "not_permitted",
+                f"{LENT_SOCKET} is set: here programs can ask, and nothing else",
+                "run this where the hub runs",
+            )
+        for path in socket_paths(state, socket) if lent is None else [lent]:
             sock = _open(path, until)
             if sock is None:
                 continue
@@ -73,6 +81,8 @@ class HubLine:
                 sock.close()
                 raise
             return line
+        if lent is not None or is_only_for_asking(state):
+            raise _not_at(lent or paths.socket_paths(state)[0])
         raise LineError(
             "hub_not_running", "no hub is running", "start one with: upcall hub start"
         )
@@ -223,6 +233,30 @@ class HubLine:
         self._answers[number if isinstance(number, int) else None] = message
 
 
+def lent_socket() -> str | None:
+    """Return the path of the asking socket that somebody else's hub lends to this place."""
+    return os.environ.get(LENT_SOCKET) or None
+
+
+def is_only_for_asking(state: str) -> bool:
+    """Tell whether a state folder is no hub's own, but holds the asking socket of one.
+
+    So it is in a sandbox or container to which only that socket was given.
+    """
+    own = (paths.hub_lock(state), paths.db_path(state), paths.hub_json(state))
+    return os.path.lexists(os.path.join(state, "ask.sock")) and not any(
+        os.path.lexists(path) for path in own
+    )
+
+
+def _not_at(path: str) -> LineError:
+    return LineError(
+        "hub_not_running",
+        f"no hub answers at {path}, and none is started here: this place can only ask",
+        "start the hub where it runs, and give this place its new ask.sock",
+    )
+
+
 def read_hub_json(state: str) -> dict[str, Any]:
     """Return what the last hub wrote of itself; empty if there is nothing usable."""
     try:
@@ -291,7 +325,8 @@ def _check_peer(sock: sockets.socket, state: str, path: str) -> None:
         # SOL_LOCAL, LOCAL_PEERCRED: struct xucred begins with its version and the uid.
         uid = struct.unpack("=II", sock.getsockopt(0, 1, 76)[:8])[1]
     try:
-        owner = os.stat(state).st_uid
+        # The file's own owner where somebody gave us just that.
+        owner = os.stat(path if lent_socket() else state).st_uid
     except OSError:
         owner = os.geteuid()
     if uid not in {os.geteuid(), 0, owner}:

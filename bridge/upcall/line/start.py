@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 import upcall
-from upcall.line.connection import HubLine, read_hub_json
+from upcall.line.connection import (
+    HubLine,
+    is_only_for_asking,
+    lent_socket,
+    read_hub_json,
+)
 from upcall.line.errors import LOST_CODES, LineError
+from upcall.line.interpreter import hub_command, hub_environment
 from upcall_discovery import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
 START_WITHIN_S = 10.0
 FAILED_RECENTLY_S = 10.0
 _PAUSE_S = 0.02
-# The hub gets these and nothing else: no PYTHON*, LD_*, DYLD_*, no token of anybody.
-_KEPT = frozenset(
-    {
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "TMPDIR",
-        "XDG_STATE_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_RUNTIME_DIR",
-        "XDG_DATA_HOME",
-        "DBUS_SESSION_BUS_ADDRESS",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-        "UPCALL_IDLE_EXIT_S",
-    }
-)
 
 
 def ensure_hub(
@@ -70,8 +48,18 @@ def ensure_hub(
     """
     until = time.monotonic() + timeout_s
     state = paths.state_dir()
+    lent = lent_socket() is not None or is_only_for_asking(state)
     line = _try(state, socket, until)
-    if line is not None and is_newer(upcall.__version__, str(line.hub.get("version"))):
+    if line is None and lent:
+        # A hub started here would be one that nobody looks at. The line says why.
+        return HubLine.connect(
+            socket, timeout_s=max(0.05, until - time.monotonic()), state=state
+        )
+    if (
+        line is not None
+        and not lent
+        and is_newer(upcall.__version__, str(line.hub.get("version")))
+    ):
         line = _replace(line, state, socket, until, note)
     if line is not None:
         return line
@@ -96,19 +84,6 @@ def is_newer(ours: str, theirs: str) -> bool:
         return False
 
 
-def hub_environment(environ: dict[str, str]) -> dict[str, str]:
-    """Return what of *environ* a hub gets."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name in _KEPT or name.startswith("LC_")
-    }
-    # A program is never looked up in a folder that depends on where we stand.
-    folders = [one for one in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(one)]
-    kept["PATH"] = os.pathsep.join(folders) or os.defpath
-    return kept
-
-
 def _try(state: str, socket: str, until: float) -> HubLine | None:
     try:
         return HubLine.connect(
@@ -129,19 +104,21 @@ def _replace(
         with HubLine.connect("control", timeout_s=2.0, state=state) as control:
             open_asks = int(control.request("status").get("open_asks") or 0)
             if note is not None:
-                kept = f"{open_asks} open question{'' if open_asks == 1 else 's'}"
+                kept = f"{open_asks} open question{' is' if open_asks == 1 else 's are'}"
                 note(
                     f"hub {old.get('version')} is running, this is {upcall.__version__} - "
                     f"restarting it ({kept} kept)"
                 )
-            control.request("stop", reason="upgrade")
+            # A hub whose own files were upgraded begins anew in its process, as its service
+            # manager wants it; one of another installation makes room for ours.
+            control.request("stop", reason="upgrade", again="upgrade")
     except LineError as err:
         if err.code not in LOST_CODES:
             return line  # we may not stop it (a sandbox): the running one serves us too
     line.close()
     while time.monotonic() < until:
         found = _try(state, socket, until)
-        if found is None or found.hub.get("pid") != old.get("pid"):
+        if found is None or _who(found.hub) != _who(old):
             return found
         found.close()
         time.sleep(_PAUSE_S)
@@ -152,13 +129,15 @@ def _replace(
     )
 
 
+def _who(hub: dict[str, Any]) -> tuple[object, object]:
+    return hub.get("pid"), hub.get("version")
+
+
 def _start(state: str, socket: str, until: float, command: Sequence[str] | None) -> HubLine:
     failed = _recent_failure(state)
     if failed is not None:
         raise failed
-    process = _spawn(
-        command or [sys.executable, "-P", "-m", "upcall", "hub", "run", "--detached"]
-    )
+    process = _spawn(command or hub_command(detached=True))
     for _ in _until(until):
         ended = process.poll()
         line = _try(state, socket, until)
@@ -168,13 +147,28 @@ def _start(state: str, socket: str, until: float, command: Sequence[str] | None)
             raise _recent_failure(state) or LineError(
                 "hub_start",
                 f"the hub ended at once (exit {ended})",
-                f"its log may say why: {paths.hub_log(state)}",
+                _no_room(state) or f"its log may say why: {paths.hub_log(state)}",
             )
     raise LineError(
         "hub_start",
         "a hub was started but did not answer in time",
         f"its log may say why: {paths.hub_log(state)}",
     )
+
+
+def _no_room(state: str) -> str | None:
+    """Return what is in the way of writing anything, even a line that would say so."""
+    import resource
+
+    limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit_bytes != resource.RLIM_INFINITY:
+        return (
+            f"files are limited to {limit_bytes} bytes here, so that it can write nothing into "
+            f"{state}: raise that limit (ulimit -f unlimited)"
+        )
+    if os.statvfs(state).f_bavail == 0:
+        return f"no space is left for {state}: free some"
+    return None
 
 
 def _until(until: float) -> Iterator[None]:
@@ -242,8 +236,12 @@ class _Lock:
     def __enter__(self) -> None:
         import fcntl
 
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, 0o600)
+        folder, name = os.path.split(self._path)
+        directory = paths.open_private_dir(folder)
+        try:
+            self._fd = paths.open_own_file(name, dir_fd=directory, path=self._path)
+        finally:
+            os.close(directory)
         try:
             for _ in _until(self._until):
                 try:

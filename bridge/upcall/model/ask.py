@@ -1,6 +1,6 @@
 """What is asked, what was chosen, and how it ended: plain data that every room shares."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,7 @@ class AskSpec(msgspec.Struct, frozen=True, omit_defaults=True):
         default: the label or the words that a time-out answers with.
         ask_class: `permission` asks have no default and take no casual answers.
         option_details: one longer text for each option, or None.
+        secret: words that are shown to nobody, kept nowhere, and given to the asker once.
     """
 
     question: str
@@ -43,14 +44,25 @@ class AskSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     default: str | None = None
     ask_class: AskClass = "question"
     option_details: tuple[str, ...] | None = None
+    secret: bool = False
 
 
 class Selection(msgspec.Struct, frozen=True, omit_defaults=False):
-    """What was chosen: options by index and label, and words, if any."""
+    """What was chosen: options by index and label, and words, if any.
+
+    Attributes:
+        secret: it stands for words that are not told; absent otherwise.
+    """
 
     indices: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
     text: str | None = None
+    secret: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+SECRET: Final = Selection(secret=True)
+"""What stands everywhere in the place of a secret's words."""
+WITHHELD: Final = "(secret)"
 
 
 class AnsweredBy(msgspec.Struct, frozen=True, omit_defaults=True):

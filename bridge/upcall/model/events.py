@@ -26,6 +26,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         parent: `pid:start` of its parent, which keys the conversation.
         uid: peer's uid.
         name: `--session NAME`, if given.
+        chain: `pid:start` of all processes that count as the one that asked.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None = None
     repo: str | None = None
     branch: str | None = None
+    chain: tuple[str, ...] = ()
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +84,7 @@ class Took(_Event, frozen=True, kw_only=True):
     indices: tuple[int, ...] | None = None
     text: str | None = None
     declined: bool = False
+    secret: bool = False
     local: bool = False
     found: AskRow | None = None
 
@@ -217,6 +220,20 @@ class Due(_Event, frozen=True, kw_only=True):
     """Time has passed; see what is due."""
 
 
+class TextsForgotten(_Event, frozen=True, kw_only=True):
+    """A person had texts erased; what memory holds of them goes too.
+
+    Attributes:
+        asks: closed asks.
+        sessions: sessions that have ended, whose names go.
+        conversation: a conversation whose name goes, if nobody is in it any more.
+    """
+
+    asks: tuple[AskId, ...]
+    sessions: tuple[SessionId, ...] = ()
+    conversation: str | None = None
+
+
 class Resumed(_Event, frozen=True, kw_only=True):
     """The hub starts with the rows that it had; what must go on, goes on."""
 
@@ -239,6 +256,7 @@ Event: TypeAlias = (
     | DeliveryFailed
     | ChannelChanged
     | RootChanged
+    | TextsForgotten
     | Due
     | Resumed
 )

@@ -10,7 +10,7 @@ implementation can run.
 
 import math
 import re
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -48,6 +48,16 @@ class WireFrame(
     Each class names its own tag, so that renaming the class is safe, and says `frozen=True`
     again: msgspec inherits it, but type checkers want to see it.
     """
+
+    _unshown: ClassVar[frozenset[str]] = frozenset({"token"})
+
+    # A frame is logged and stands in tracebacks; the token in it opens a session.
+    def __repr__(self) -> str:
+        fields = ", ".join(
+            f"{name}={'***' if name in self._unshown else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        )
+        return f"{type(self).__name__}({fields})"
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -133,6 +143,8 @@ class ActionNeeded(WireFrame, frozen=True, tag="action_needed"):
     ask_class: AskClass = msgspec.field(name="class", default="question")
     default: str | None = None
     held: bool = False
+    # Shown only to clients with `secret_asks_v1`.
+    secret: bool = False
 
     @property
     def recommended(self) -> int | None:
@@ -413,6 +425,9 @@ class Reply(WireFrame, frozen=True, tag="reply"):
     `by` is ours: for whom the client answers. The session takes the word of whoever holds
     its token for it.
     """
+
+    # It may answer a secret ask.
+    _unshown: ClassVar[frozenset[str]] = frozenset({"token", "answer"})
 
     id: ActionId
     token: str

@@ -22,6 +22,7 @@ import msgspec
 
 from upcall.model.ask import AskResult
 from upcall.model.document import Message
+from upcall.model.network import Outward
 from upcall.model.views import (
     AskView,
     HealthView,
@@ -80,6 +81,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = False
     repeat: Literal["by_key", "by_lookup", "none", "harmless"] = "none"
     press_lifetime_s: float | None = None
+    # Words that a person types here go to the hub alone: no company keeps them. Without it
+    # the channel never hears of a secret ask.
+    secrets: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -193,12 +197,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         code: stable reason if not: `already_answered`, `stale_card`, `invalid_answer`,
             `unknown_ask`, `self_answer`, `not_permitted`, ...
         msg: the reason in words, for the person.
+        recover: what the person can do instead, if the words do not say it.
         result: how the ask stands, if the event named one.
     """
 
     ok: bool
     code: str = "ok"
     msg: str = ""
+    recover: str | None = None
     result: AskResult | None = None
 
 
@@ -316,6 +322,11 @@ class SeamLog(Protocol):
         ...
 
 
+def _unknown_to_log(secret: str) -> None:
+    """Hide nothing: the log of whoever made these seams is not the hub's."""
+    del secret
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
     """All that an adapter gets.
@@ -325,13 +336,17 @@ class Seams:
         clock: time; nothing else tells it.
         random: returns n random bytes.
         log: the hub's log, bound to this channel.
-        secrets: reads a configured secret by name; the value stays in a `Secret`.
         view: the hub, read only.
         screens: open watch terminals.
         state_dir: the hub's state folder.
         machine: what this machine is called.
         operator: the name of the only operator when none is configured.
         version: the program's version.
+        secrets: the values of those secrets that this channel's table names.
+        network: the way to other computers: its `proxy_for` is asked for every connection,
+            and the environment for none.
+        hide: tells the log a secret of the adapter's own making, such as a login code, so
+            that it is in no line.
     """
 
     channel: str
@@ -345,6 +360,8 @@ class Seams:
     operator: str
     version: str
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    network: Outward = field(default_factory=Outward)
+    hide: Callable[[str], None] = _unknown_to_log
 
 
 class Adapter(Protocol):

@@ -4,7 +4,7 @@ Each struct is one row, with the same names. `core` decides with them, `hub.stor
 them; nothing else knows their columns.
 """
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,24 @@ from upcall.model.views import SessionKind
 Lane: TypeAlias = Literal["ask", "outcome", "text", "live", "idle"]
 DeliveryKind: TypeAlias = Literal["post", "edit", "reply", "message", "hold"]
 DeliveryState: TypeAlias = Literal["queued", "sending", "done", "retry", "uncertain", "dead"]
+
+RESTORED_ASKING: Final = "restored from a backup; its program is asked whether it still waits"
+"""Note of an open ask that is not shown for answering until its program presented it again."""
+RESTORED_AGAIN: Final = "restored, please answer again"
+
+
+def bare_revision(revision: Revision) -> Revision:
+    """Return what is asked, without the epoch that a restore adds.
+
+    A restored ask is the same question under another revision, so that nothing which was
+    pressed before counts.
+    """
+    return Revision(revision.partition(".")[0])
+
+
+def in_epoch(revision: Revision, epoch: int) -> Revision:
+    """Return *revision* as it is shown after the restore that began *epoch*."""
+    return Revision(f"{bare_revision(revision)}.{epoch}")
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +75,8 @@ class AskRow(msgspec.Struct, frozen=True, kw_only=True):
         key: what a re-run finds the same ask by, or None.
         raised_boot_s: for the waiting time that is reported, within one boot.
         note: the hub's words on a card, such as why an answer was refused.
+        askers: of a permission ask, `pid:start` of all processes that count as the one that
+            asked: none of them, nor what descends from them, answers it.
     """
 
     ask_id: AskId
@@ -78,6 +98,7 @@ class AskRow(msgspec.Struct, frozen=True, kw_only=True):
     resolved_by: str | None = None
     closed_ms: int | None = None
     note: str = ""
+    askers: tuple[str, ...] = ()
 
 
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +169,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
         target: a channel's name for cards, a session id for replies and messages.
         place: the address on that channel, empty for sessions.
         body: one lowered platform call, or one encoded frame.
+        secret: the body is in memory only, and never kept.
         not_before_ms: wall clock time before which it is not tried again.
         stale: a newer edit of the same card replaced it.
     """
@@ -166,6 +188,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
     not_before_ms: int = 0
     created_ms: int = 0
     error: str | None = None
+    secret: bool = False
 
 
 class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):

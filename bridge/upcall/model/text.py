@@ -29,16 +29,15 @@ _IGNORABLE_RANGES: Final = (
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
 )
-# Emoji are spelled with these two; between visible characters they hide nothing.
+# Emoji are spelled with these two; there they hide nothing.
 _JOINERS: Final = frozenset("\u200d\ufe0f")
 _BLANKS: Final = frozenset("\u2800\u3164\uffa0\u115f\u1160")
 # Controls (C0, DEL, C1), surrogates, line and paragraph separators.
 _CONTROLS: Final = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff" + "".join(
     f"{chr(low)}-{chr(high)}" for low, high in _IGNORABLE_RANGES
 )
-_JOINED: Final = f"(?![{''.join(sorted(_JOINERS))}])"
-_ESCAPED: Final = re.compile(f"{_JOINED}[\\t\\n{_CONTROLS}]")
-_ESCAPED_IN_BLOCK: Final = re.compile(f"{_JOINED}[{_CONTROLS}]")
+_ESCAPED: Final = re.compile(f"[\\t\\n{_CONTROLS}]")
+_ESCAPED_IN_BLOCK: Final = re.compile(f"[{_CONTROLS}]")
 _UNSENDABLE: Final = re.compile("[\\x00\\ud800-\\udfff]")
 
 
@@ -46,6 +45,11 @@ def is_ignorable(char: str) -> bool:
     """Tell whether *char* is shown as nothing or changes the reading order."""
     point = ord(char)
     return any(low <= point <= high for low, high in _IGNORABLE_RANGES)
+
+
+def is_blank(char: str) -> bool:
+    """Tell whether *char* is white space, or a letter or symbol that shows none."""
+    return char.isspace() or char in _BLANKS
 
 
 def escape(char: str) -> str:
@@ -59,6 +63,8 @@ def escape(char: str) -> str:
 def visible(text: str, *, newlines: bool = False) -> str:
     """Return *text* with every control, invisible and surrogate character as an escape.
 
+    The characters that join emoji stay where they do just that.
+
     Args:
         text: anything, also with lone surrogates.
         newlines: keep line feeds and tabs, for a block of text; a CR LF becomes one LF.
@@ -70,8 +76,34 @@ def visible(text: str, *, newlines: bool = False) -> str:
     return _ESCAPED.sub(_escaped, text)
 
 
+def is_escaped(text: str, at: int) -> bool:
+    """Tell whether `visible` writes the character of *text* at index *at* as an escape."""
+    char = text[at]
+    return bool(_ESCAPED.match(char)) and not (char in _JOINERS and _joins(text, at))
+
+
 def _escaped(found: re.Match[str]) -> str:
-    return escape(found[0])
+    char = found[0]
+    if char in _JOINERS and _joins(found.string, found.start()):
+        return char
+    return escape(char)
+
+
+def _joins(text: str, at: int) -> bool:
+    """Tell whether the joiner at *at* stands where emoji are spelled with it."""
+    if not at:
+        return False
+    before, after = text[at - 1], text[at + 1 : at + 2]
+    if text[at] == "\ufe0f":
+        return _is_picture(before) or (before in "0123456789#*" and after == "\u20e3")
+    return (before == "\ufe0f" or _is_picture(before)) and bool(after) and _is_picture(after)
+
+
+def _is_picture(char: str) -> bool:
+    # Letters and signs that are also drawn as emoji, and skin tones beside all symbols.
+    if char in "\u203c\u2049\u2139\u3030" or "\U0001f3fb" <= char <= "\U0001f3ff":
+        return True
+    return char > "\x7f" and unicodedata.category(char) in {"So", "Sm"}
 
 
 def one_line(text: str, limit_chars: int = 200) -> str:
@@ -109,14 +141,17 @@ def bare_label(label: str) -> str:
     if label.isascii() and label.isprintable():
         return label.casefold().replace(" ", "")
     normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", label).casefold())
-    return "".join(
-        char
-        for char in normal
-        if not is_ignorable(char) and not char.isspace() and char not in _BLANKS
-    )
+    return "".join(char for char in normal if not is_ignorable(char) and not is_blank(char))
 
 
 def code_points(text: str, limit: int = 12) -> str:
     """Return *text* as code points in words, such as `U+0059 U+0435 U+0073`."""
     shown = " ".join(f"U+{ord(char):04X}" for char in text[:limit])
     return shown + (" …" if len(text) > limit else "")
+
+
+def shown_code_point(char: str) -> str:
+    """Return one character in words, such as `U+0435 CYRILLIC SMALL LETTER IE`."""
+    point = f"U+{ord(char):04X}"
+    name = unicodedata.name(char, "")
+    return f"{point} {name}" if name else f"{point} (a character without a name)"

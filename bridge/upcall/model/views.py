@@ -39,7 +39,14 @@ class SessionView(msgspec.Struct, frozen=True):
 
 
 class AskView(msgspec.Struct, frozen=True):
-    """An ask as every surface shows it."""
+    """An ask as every surface shows it.
+
+    Attributes:
+        labels_shown: the options as they are drawn: escaped, and marked if they could be
+            taken for words of the hub.
+        label_notes: for each option what tells it from another one that looks like it; "".
+        warnings: what to say of characters that deceive, a line each.
+    """
 
     id: str
     state: AskState
@@ -66,6 +73,10 @@ class AskView(msgspec.Struct, frozen=True):
     can_decline: bool = False
     can_hold: bool = False
     note: str = ""
+    secret: bool = False
+    labels_shown: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class ChannelView(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ environment says, and no redirect is followed.
 
 import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import quote, urlsplit
@@ -207,10 +207,9 @@ class _ClientWire(Wire):
         self._request: Request | None = request
         self.ready: asyncio.Future[None] | None = ready
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.BaseProtocol`."""
-        super().connection_made(transport)
-        if self._request is not None:
+    def begin(self) -> None:
+        """Send the request, and with it the token."""
+        if self._request is not None and not self._lost:
             cast("ClientProtocol", self._websocket).send_request(self._request)
             # It has the token in it, and is not needed again.
             self._request = None
@@ -246,6 +245,7 @@ async def open_connection(
     wait_hello: bool = True,
     max_outbound: int = limits.MAX_QUEUED_BYTES,
     clock: Clock | None = None,
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> Connection:
     """Connect to an endpoint and wait for its hello.
 
@@ -262,6 +262,8 @@ async def open_connection(
         max_outbound: bytes that may wait to be sent; beyond, the connection is closed with
             1013.
         clock: for the time-out.
+        check: waited for once somebody has taken the connection and before anything is
+            sent; it raises `TransportError` if that is not who should have.
 
     Raises:
         TransportError: `url_refused`, `connection_refused`, `unauthorized`, `forbidden`,
@@ -284,6 +286,9 @@ async def open_connection(
     try:
         async with (clock or SystemClock()).timeout(timeout_s):
             await loop.create_connection(lambda: wire, address.host, address.port)
+            if check is not None:
+                await check()
+            wire.begin()
             await ready
             if greeted is not None:
                 await greeted

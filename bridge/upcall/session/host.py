@@ -303,6 +303,7 @@ class Session:
         default: str | None = None,
         permission: bool = False,
         option_details: Sequence[str] | None = None,
+        secret: bool = False,
         ask_id: str | None = None,
     ) -> Answer:
         """Ask, and wait for the answer.
@@ -321,6 +322,8 @@ class Session:
             default: answer of a time-out; an option, or words where words are taken.
             permission: the answer lets something run; takes no default.
             option_details: one more text for each option.
+            secret: the answer is words that are shown to nobody and kept nowhere; people type
+                them in the inbox or at a terminal.
             ask_id: a fresh public id; made if None.
 
         Returns:
@@ -337,6 +340,10 @@ class Session:
         if isinstance(options, str):
             raise InvalidAsk("options: is one text; give a list of labels")
         options = tuple(options)
+        if default is not None and timeout_s is None:
+            raise InvalidAsk(
+                "default: it answers for a time-out, and there is none; give timeout_s"
+            )
         # One moment for all of it: the shortest time-out must not be too short a while later.
         now_ms = self._now_ms()
         spec = AskSpec(
@@ -352,6 +359,7 @@ class Session:
             default=default,
             ask_class="permission" if permission else "question",
             option_details=None if option_details is None else tuple(option_details),
+            secret=secret,
         )
         action = action_id_for(ask_id)
         frame = self._book.raise_(action, spec, now_ms=now_ms)

@@ -1,7 +1,9 @@
 """Where a program runs: repository, branch and machine, without starting another program."""
 
+import errno
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,11 +43,17 @@ def _head_of(git: Path) -> str | None:
             pointer = _first_line(git).removeprefix("gitdir:").strip()
             git = git.parent / pointer
         return _first_line(git / "HEAD")
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
 def _first_line(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(_HEAD_LIMIT_BYTES)
+    # A repository can hold anything: a pipe in place of a file must not hold the program up.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "no regular file")
+        data = os.read(fd, _HEAD_LIMIT_BYTES)
+    finally:
+        os.close(fd)
     return data.decode("utf-8", "replace").partition("\n")[0].strip()

@@ -1,27 +1,46 @@
-"""Which user is at the other end of a loopback connection, where the system can tell."""
+"""Which users are at the other end of loopback connections, where the system can tell."""
 
+import socket
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final, TypeAlias
 
-_PROC_TCP = Path("/proc/net/tcp")
+from upcall_discovery import liveness
+
+PeerAddress: TypeAlias = tuple[str, int]
+"""IPv4 address and port of a client."""
+
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED: Final = "01"
+_MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
-def peer_uid(own_port: int, peer_port: int) -> int | None:
-    """Return the uid of the process that connected from *peer_port* of 127.0.0.1.
+def peer_uids(own_port: int, peers: Collection[PeerAddress]) -> dict[PeerAddress, int] | None:
+    """Return the uids of those who connected from *peers* to a loopback port of ours.
 
-    Reads one file of the kernel, which takes milliseconds with many connections: only for
-    when it matters. None where the system cannot tell.
+    Reads files of the kernel, which takes milliseconds with many connections: only for when
+    it matters, and then for all at once. Who is missing has left already. None where the
+    system cannot tell.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or liveness.Sockets().listener(own_port) is None:
         return None
-    try:
-        table = _PROC_TCP.read_text(encoding="ascii")
-    except OSError:
-        return None
-    # The kernel writes the address as one little-endian or big-endian word.
-    loopback = f"{int.from_bytes(bytes((127, 0, 0, 1)), sys.byteorder):08X}"
-    wanted = f" {loopback}:{peer_port:04X} {loopback}:{own_port:04X} "
-    for line in table.splitlines():
-        if wanted in line:
-            return int(line.split()[7])
-    return None
+    uids: dict[PeerAddress, int] = {}
+    own, wanted = f":{own_port:04X}", {}
+    for peer in peers:
+        packed = socket.inet_aton(peer[0])
+        # A client may come by an IPv6 socket, too; its row is in the other table.
+        for address in (packed, _MAPPED + packed):
+            wanted[f"{liveness.hex_address(address)}:{peer[1]:04X}"] = peer
+    for path in _TABLES:
+        try:
+            rows = path.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split(maxsplit=8)
+            if fields[3] == _ESTABLISHED and fields[2].endswith(own):
+                found = wanted.get(fields[1])
+                if found is not None:
+                    uids[found] = int(fields[7])
+    return uids

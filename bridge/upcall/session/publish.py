@@ -1,16 +1,19 @@
 """A session's discovery record: written at start, kept there, taken away at the end."""
 
 import asyncio
+import errno
 import json
 import os
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from upcall.clock import Clock
 from upcall.model.errors import UpcallError
 from upcall_discovery import paths
 from upcall_discovery.liveness import identify
+from upcall_discovery.paths import shown
 from upcall_discovery.publish import Publication, prepare_project_folder
 from upcall_discovery.record import Record
 
@@ -86,15 +89,21 @@ class RecordKeeper:
             self._move_to(_sessions_folder())
             if self._project is not None:
                 folder = prepare_project_folder(self._project)
-                self._beside = Publication(folder, self._record, sync=True)
+                self._beside = Publication(folder, _for_project(self._record), sync=True)
                 self._beside.write()
                 self._touched_ms = self._clock.wall_ms()
         except paths.PathProblem as exc:
             raise UpcallError(exc.msg, code=exc.code, recover=exc.recover) from exc
         except OSError as exc:
+            where = exc.filename or paths.runtime_candidates()[0]
             raise UpcallError(
-                f"the session's record cannot be written: {exc.strerror}",
+                f"the session's record {shown(where)} cannot be written: {exc.strerror}",
                 code="record_not_written",
+                recover=(
+                    "raise the limit on the size of files (ulimit -f unlimited)"
+                    if exc.errno == errno.EFBIG
+                    else "make that folder writable, with some room on its disk"
+                ),
             ) from exc
 
     def _move_to(self, folder: str) -> None:
@@ -129,6 +138,20 @@ class RecordKeeper:
                 if publication is not None:
                     with suppress(OSError):
                         publication.withdraw(self._clock.wall_ms())
+
+
+def _for_project(record: Record) -> Record:
+    """Return what may lie beside a project: without the token, unless its person wants that.
+
+    Whoever reads the project's files could answer with it.
+    """
+    from upcall.config import load  # only who publishes beside a project pays for it
+
+    try:
+        token_too = load().publish.project_token
+    except (UpcallError, OSError):
+        token_too = False
+    return record if token_too else replace(record, token="")
 
 
 def _sessions_folder() -> str:

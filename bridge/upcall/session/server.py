@@ -31,8 +31,8 @@ from upcall.model.frames import (
     encode,
 )
 from upcall.model.ids import ConnectionId
+from upcall.session.entrance import Entrance
 from upcall.session.guard import refusal, same_secret
-from upcall.session.peers import peer_uid
 from upcall.session.transport import (
     CLOSE_GOING_AWAY,
     SILENT,
@@ -99,10 +99,10 @@ class Endpoint:
     __slots__ = (
         "_closed",
         "_counter",
+        "_entrance",
         "_handler",
         "_link",
         "_met",
-        "_pending",
         "_server",
         "_token",
         "_wires",
@@ -146,7 +146,7 @@ class Endpoint:
             keep_early_bytes=keep_early_bytes,
         )
         self._wires: dict[ConnectionId, Wire] = {}
-        self._pending: set[Wire] = set()
+        self._entrance = Entrance()
         self._counter = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._closed = False
@@ -163,13 +163,22 @@ class Endpoint:
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: _ServerWire(self), _HOST, 0)
+            # In two steps: who is cancelled in the second one still knows what to close.
+            self._server = await loop.create_server(
+                lambda: _ServerWire(self), _HOST, 0, start_serving=False
+            )
+            try:
+                await self._server.start_serving()
+            except BaseException:
+                self._server.close()
+                raise
         except OSError as exc:
             raise TransportError(
                 f"cannot listen on {_HOST}: {os.strerror(exc.errno or errno.EIO)}",
                 code="listen_failed",
             ) from exc
         self.port = cast("int", self._server.sockets[0].getsockname()[1])
+        self._entrance.port = self.port
         return self.port
 
     async def close(self) -> None:
@@ -177,6 +186,7 @@ class Endpoint:
         if self._closed:
             return
         self._closed = True
+        self._entrance.close()
         if self._server is not None:
             self._server.close()
         for wire in self._all_wires():
@@ -261,29 +271,20 @@ class Endpoint:
         return refusal(request, self._token, self.allow_origins)
 
     def _admits(self, wire: Wire, peer: tuple[str, int] | None) -> bool:
-        """Take a new connection into the handshake, or not.
-
-        Half of the places are kept for our own user, so that somebody else's silent sockets
-        cannot lock us out.
-        """
-        if self._closed or len(self._pending) >= limits.MAX_PREAUTH_HANDSHAKES:
-            return False
-        if len(self._pending) >= limits.MAX_PREAUTH_HANDSHAKES // 2:
-            uid = None if peer is None else peer_uid(self.port, peer[1])
-            if uid is not None and uid != os.geteuid():
-                return False
-        self._pending.add(wire)
-        return True
+        """Take a new connection into the handshake, or not."""
+        return not self._closed and self._entrance.admits(wire, peer)
 
     def _next_id(self) -> ConnectionId:
         return ConnectionId(f"connection:{next(self._counter)}")
 
     def _all_wires(self) -> Iterator[Wire]:
-        return iter((*self._pending, *self._wires.values()))
+        # Only wires of ours are guests.
+        guests = cast("list[Wire]", self._entrance.guests)
+        return iter((*guests, *self._wires.values()))
 
     def opened(self, wire: Wire) -> None:
         """See `transport.Owner`."""
-        self._pending.discard(wire)
+        self._entrance.left(wire)
         self._wires[wire.id] = wire
         self._met.set()
         self._send_each([(wire.id, frame) for frame in self._link.opened(wire.id)])
@@ -310,7 +311,7 @@ class Endpoint:
     def closed(self, wire: Wire, code: int, reason: str, error: Exception | None) -> None:
         """See `transport.Owner`."""
         del code, reason, error
-        self._pending.discard(wire)
+        self._entrance.left(wire)
         if self._wires.pop(wire.id, None) is not None:
             self._link.closed(wire.id)
 
@@ -343,6 +344,8 @@ class _ServerWire(Wire):
         response = websocket.reject(*refused) if refused else websocket.accept(event)
         websocket.send_response(response)
         if response.status_code != 101:
+            # The deadline goes on: it may not stay to read for ever.
+            self._endpoint._entrance.refused(self)
             return
         self._cancel_deadline()
         self.id = self._endpoint._next_id()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fakes.kernel_rig import YES_NO, Rig, ask_id, asker
+from fakes.kernel_rig import YES_NO, Rig, ask_id, asker, lower
+from upcall.core.state import ChannelInfo
 from upcall.model.ask import AnsweredBy, AskSpec, Selection
 from upcall.model.effects import Acknowledge, Host, Log, Unhost, WatchProcess
 from upcall.model.events import (
@@ -16,7 +17,7 @@ from upcall.model.events import (
     WaiterGone,
 )
 from upcall.model.frames import ActionNeeded, ActionResolved
-from upcall.model.platform import Who
+from upcall.model.platform import Capabilities, Who
 from upcall.model.struct import replaced
 
 OTHER = replaced(YES_NO, question="Something else?")
@@ -560,6 +561,7 @@ def test_a_default_is_used_at_the_deadline_only_while_somebody_could_have_answer
     spec = replaced(YES_NO, default="no")
     rig = Rig()
     rig.ask(1, spec, timeout_s=60.0)
+    rig.arrive_all()
     rig.wait(61)
     row = rig.only()
     assert (row.outcome, row.answer, row.answered_by) == (
@@ -756,6 +758,7 @@ def test_a_hub_that_has_just_started_waits_for_its_channels_before_it_drops_a_de
     spec = replaced(YES_NO, default="no")
     rig = Rig()
     rig.ask(1, spec, timeout_s=3.0, wait=False)
+    rig.arrive_all()
     rig.restart(down_s=4.0, hears=False)
     rig.wait(0.5)
     assert rig.only().state == "open"
@@ -764,10 +767,94 @@ def test_a_hub_that_has_just_started_waits_for_its_channels_before_it_drops_a_de
     assert (rig.only().outcome, rig.only().answer) == ("timed_out", Selection((1,), ("no",)))
 
 
-def test_a_default_counts_if_the_channel_went_deaf_only_at_the_end() -> None:
+def _with_default(timeout_s: float = 60.0) -> Rig:
+    rig = Rig()
+    rig.ask(1, replaced(YES_NO, default="no"), timeout_s=timeout_s)
+    rig.arrive_all()
+    return rig
+
+
+def test_a_default_counts_if_the_channel_went_deaf_for_a_moment() -> None:
+    rig = _with_default()
+    rig.wait(57)
+    rig.hears("web", hearing=False)
+    rig.wait(4)
+    assert rig.only().answer == Selection((1,), ("no",))
+    # What is over is not looked at again.
+    rig.hears("web")
+    assert rig.only().answer == Selection((1,), ("no",))
+
+
+def test_the_time_in_which_nobody_could_answer_is_added_before_a_default_counts() -> None:
+    rig = _with_default()
+    rig.wait(10)
+    rig.hears("web", hearing=False)
+    rig.wait(30)
+    rig.hears("web")
+    rig.wait(21)
+    assert rig.only().state == "open"
+    assert rig.kernel.open_asks()[0].deadline_ms == rig.wall_ms + 29_000
+    assert "prolonged" in [line.event for line in rig.store.audit]
+    rig.wait(28)
+    assert rig.only().state == "open"
+    rig.wait(2)
+    assert (rig.only().outcome, rig.only().answer) == ("timed_out", Selection((1,), ("no",)))
+
+
+def test_a_default_does_not_count_if_the_channels_stay_deaf() -> None:
+    rig = _with_default()
+    rig.wait(10)
+    rig.hears("web", hearing=False)
+    rig.wait(51)
+    assert rig.only().state == "open"
+    rig.wait(70)
+    assert (rig.only().outcome, rig.only().answer) == ("timed_out", None)
+
+
+def test_a_card_that_never_arrived_shows_nothing() -> None:
     rig = Rig()
     rig.ask(1, replaced(YES_NO, default="no"), timeout_s=60.0)
-    rig.wait(50)
-    rig.hears("web", hearing=False)
-    rig.wait(11)
+    rig.wait(61)
+    assert (rig.only().outcome, rig.only().answer) == ("timed_out", None)
+
+
+def test_defaults_can_be_forbidden() -> None:
+    rig = Rig(allow_defaults=False)
+    waiter = rig.ask(1, replaced(YES_NO, default="no"), timeout_s=60.0)
+    assert rig.error(waiter) == "defaults_forbidden"
+    assert rig.kernel.open_asks() == []
+    rig.ask(2, timeout_s=60.0)
+    assert len(rig.kernel.open_asks()) == 1
+
+
+def test_a_permission_is_not_shared_with_another_program_nor_given_again() -> None:
+    permission = replaced(YES_NO, ask_class="permission")
+    rig = Rig()
+    rig.ask(1, permission, key="k", who=asker(100))
+    rig.ask(2, permission, key="k", who=asker(200))
+    assert [view.id for view in rig.kernel.open_asks()] == [ask_id(1), ask_id(2)]
+    rig.ask(3, permission, key="k", who=asker(300), wait=False)
+    rig.ask(4, permission, key="k", who=replaced(asker(400), chain=("400:s400",)))
+    assert len(rig.kernel.open_asks()) == 3
+    collected = rig.row(3)
+    assert collected is not None
+    assert collected.askers == ("400:s400",)
+    rig.answer(3)
+    rig.ask(5, permission, key="k", who=asker(500))
+    assert rig.kernel.open_asks()[-1].id == ask_id(5)
+
+
+def test_an_inbox_that_draws_asks_itself_counts_before_somebody_looks() -> None:
+    draws = Capabilities(text_limit=4096, draws_asks=True)
+    rig = Rig(ChannelInfo("web", draws, lower))
+    rig.hears("web")
+    rig.ask(1, replaced(YES_NO, default="no"), timeout_s=60.0)
+    assert rig.sending("web") == []
+    rig.wait(61)
     assert rig.only().answer == Selection((1,), ("no",))
+    rig = Rig(ChannelInfo("web", draws, lower))
+    rig.hears("web", hearing=False)
+    rig.hears("web", hearing=False, audience=1)
+    rig.ask(1, replaced(YES_NO, default="no"), timeout_s=60.0)
+    rig.wait(61)
+    assert rig.only().answer is None

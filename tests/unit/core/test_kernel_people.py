@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fakes.kernel_rig import ADA, HOME, YES_NO, Rig, ask_id, channel
-from upcall.core.policy import SELF_ANSWER_WORDS
+from fakes.kernel_rig import ADA, HOME, YES_NO, Rig, ask_id, asker, channel
+from upcall.core.policy import NO_TERMINAL_RECOVER, NO_TERMINAL_WORDS, SELF_ANSWER_WORDS
 from upcall.model import frames
 from upcall.model.ask import AnsweredBy, AskSpec, Selection
 from upcall.model.effects import Acknowledge, Log
@@ -174,7 +174,8 @@ def test_the_same_act_twice_has_one_effect_also_after_a_restart() -> None:
     assert refused(other) == "already_answered"
     rig.restart()
     receipt = rig.answer(key="tap", indices=(1,))
-    assert receipt == Receipt(ok=True, msg="this was taken before")
+    assert receipt is not None
+    assert (receipt.ok, receipt.code) == (True, "claimed")
     assert len(rig.store.inbound) == 1
 
 
@@ -224,7 +225,8 @@ def test_the_operators_table_decides_who_is_who() -> None:
     rows = [rig.row(2), rig.row(3)]
     assert [row.answered_by for row in rows if row] == [
         AnsweredBy("Ada L.", "web"),
-        AnsweredBy("Grace", "terminal", "pid 9, bash"),
+        # A program of her user is not Grace: its user is all that is known.
+        AnsweredBy("grace", "terminal", "pid 9, bash"),
     ]
 
 
@@ -261,9 +263,43 @@ def test_local_answers_to_permission_asks(policy: str, who: Who, code: str | Non
     assert notice.kind == "security"
     assert notice.text == f"An answer to {ask_id(1)} from pid 9, bash was refused ({code})."
     assert [line.event for line in rig.store.audit][-1] == "refused"
-    if code == "self_answer":
-        assert receipt.msg == SELF_ANSWER_WORDS
+    if code == "self_answer" and who.tty is not None:
+        assert (receipt.msg, receipt.recover) == (SELF_ANSWER_WORDS, None)
+    elif code == "self_answer":
+        assert (receipt.msg, receipt.recover) == (NO_TERMINAL_WORDS, NO_TERMINAL_RECOVER)
     refused(rig.answer(who=who, hold=True))
+
+
+def test_what_started_the_asker_counts_as_the_asker_also_after_a_restart() -> None:
+    rig = Rig()
+    rig.ask(spec=PERMISSION, who=replaced(asker(100), chain=("100:s100", "90:host")))
+    rig.restart()
+    receipt = rig.answer(who=local(ancestors=("9:s9", "90:host", "1:i")))
+    assert refused(receipt) == "self_answer"
+    rig.answer(who=local(ancestors=("9:s9", "90:later", "1:i")))
+    assert rig.only().state == "claimed"
+
+
+def test_a_program_that_tries_for_ever_is_told_of_a_few_times() -> None:
+    rig = Rig()
+    rig.ask(spec=PERMISSION)
+    rig.arrive_all()
+    for _ in range(10_000):
+        refused(rig.answer(who=local(tty=None)))
+        rig.arrive_all()
+    texts = [notice.text for notice in rig.store.notices.values()]
+    assert texts[0] == f"An answer to {ask_id(1)} from pid 9, bash was refused (self_answer)."
+    assert texts[-1] == (
+        f"10000 answers to {ask_id(1)} were refused, the last from pid 9, bash (self_answer)."
+    )
+    assert len(texts) == 5
+    assert [line.event for line in rig.store.audit].count("refused") == 5
+    assert len(rig.store.inbound) == 0
+    (shown,) = rig.kernel.open_asks()
+    assert shown.note == "Refused: 10000 answers, the last from pid 9, bash."
+    rig.answer()
+    rig.took()
+    assert rig.only().note == ""
 
 
 def test_the_words_of_a_self_answer() -> None:
@@ -416,6 +452,14 @@ def test_permission_asks_take_no_direct_clients_unless_that_is_set() -> None:
     rig.reply(answer=0)
     assert reasons(rig) == [("c1", "resolver_unavailable")]
     assert rig.only().state == "open"
+    # Operators hear of it, as of every local answer that is not believed.
+    words = "another program on this computer, connected to the session itself"
+    assert rig.only().note == f"Refused: an answer from {words}."
+    assert len(rig.store.notices) == 1
+    rig.answer()
+    rig.reply(answer=1)
+    assert reasons(rig)[-1] == ("c1", "resolver_unavailable")
+    assert len(rig.store.notices) == 1
     rig = Rig(allow_direct_clients=True)
     rig.ask(spec=PERMISSION, wait=False)
     rig.reply(answer=0)
@@ -522,3 +566,74 @@ def test_late_clients_are_shown_what_is_open_and_what_ended() -> None:
     assert (ended.id, ended.answer) == (f"ask:{ask_id(2)}", "no")
     assert ended.by is not None
     assert (ended.by.channel, ended.by.name) == ("endpoint", None)
+
+
+# --- the same act again ----------------------------------------------------------------------
+
+
+def again(rig: Rig, **fields: Any) -> Receipt:
+    """Repeat the act with the key `same`."""
+    receipt = rig.answer(key="same", **fields)
+    assert receipt is not None
+    return receipt
+
+
+def test_an_act_repeated_by_its_key_hears_what_has_become_of_it() -> None:
+    rig = Rig()
+    rig.ask()
+    assert again(rig, indices=(0,)).code == "claimed"
+    assert again(rig, indices=(0,)).code == "claimed"
+    rig.took()
+    late = again(rig, indices=(0,))
+    assert (late.ok, late.code) == (True, "ok")
+    assert late.result is not None
+    assert (late.result.outcome, late.result.answer) == ("answered", Selection((0,), ("yes",)))
+    for other in ({"indices": (1,)}, {"indices": (99,)}, {"decline": True}):
+        assert refused(again(rig, **other)) == "already_answered"
+    assert again(rig, hold=True).code == "claimed"
+    assert len(rig.store.claims) == 1
+
+
+def test_a_repeated_decline_hears_that_it_was_taken() -> None:
+    rig = Rig()
+    rig.ask()
+    again(rig, decline=True)
+    rig.took()
+    assert again(rig, decline=True).code == "ok"
+
+
+def test_an_act_that_the_program_did_not_take_says_so_when_repeated() -> None:
+    rig = Rig()
+    rig.up()
+    rig.needs()
+    row = rig.only()
+    first = rig.answer(row, key="same")
+    assert first is not None
+    rig.arrive_all()
+    rig.rejected("invalid_answer")
+    repeated = rig.answer(rig.only(), key="same")
+    assert refused(repeated) == "not_taken"
+    rig.answer(rig.only(), key="another", indices=(1,), on="web")
+    rig.arrive_all()
+    rig.resolved(resolved_by="client", answer="no")
+    assert refused(rig.answer(row, key="same")) == "already_answered"
+
+
+def test_a_repeated_act_whose_ask_ended_without_an_answer_says_so() -> None:
+    rig = Rig()
+    rig.up()
+    rig.needs()
+    row = rig.only()
+    rig.answer(row, key="same")
+    rig.arrive_all()
+    rig.resolved(resolved_by="timeout")
+    assert refused(rig.answer(row, key="same")) == "already_answered"
+
+
+def test_a_repeated_act_about_an_ask_that_is_forgotten_is_no_fault() -> None:
+    rig = Rig()
+    rig.ask()
+    rig.answer(key="same")
+    receipt = rig.act(Answered(key="same", ask="a0", revision="", who=ADA, indices=(0,)))
+    assert receipt is not None
+    assert receipt.ok

@@ -37,8 +37,8 @@ def test_an_attached_session_is_shown_with_what_it_says_of_itself() -> None:
     rig.frame(frames.Activity(session_id=HOME, state="busy"))
     (view,) = rig.kernel.sessions()
     assert (view.kind, view.state, view.takes_text) == ("sdk", "attached", True)
-    assert (view.repo, view.branch, view.machine, view.title) == ("shop", "dev", "far", "Build")
-    assert (view.cwd, view.task, view.model, view.usage) == ("/new", "g", "m", "5 %")
+    assert (view.repo, view.branch, view.machine, view.title) == ("shop", "dev", "box", "Build")
+    assert (view.cwd, view.task, view.model, view.usage) == ("/src", "g", "m", "5 %")
     assert view.activity == "busy"
     assert (view.pid, view.program, view.record_path) == (50, "agent", "/run/r.json")
     rig.down()
@@ -184,7 +184,7 @@ def test_a_local_program_waits_for_the_sessions_word() -> None:
                 "answer": "no",
                 "by": By(channel="terminal", name="eve"),
             },
-            AnsweredBy("eve", "terminal"),
+            AnsweredBy(None, "endpoint"),
         ),
         (
             {"resolved_by": "client", "answer": "no", "by": By(channel="web", name="ada")},
@@ -232,6 +232,15 @@ def test_a_timeout_while_claimed_is_timed_out_and_the_person_hears_that_it_was_l
     receipt = next(r.receipt for r in rig.of(Acknowledge) if r.receipt_id == number)
     assert not receipt.ok
     assert "timed out" in receipt.msg
+
+
+def test_no_time_out_gives_a_permission() -> None:
+    rig = Rig()
+    rig.up()
+    rig.needs(ask_class="permission")
+    rig.resolved(resolved_by="timeout", outcome="timed_out", answer="yes")
+    row = rig.only("closed")
+    assert (row.outcome, row.answer, row.answered_by) == ("timed_out", None, None)
 
 
 @pytest.mark.parametrize(

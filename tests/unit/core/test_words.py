@@ -92,7 +92,8 @@ def test_without_the_time_of_the_end_it_was_just_now() -> None:
         ({"handed_over": True}, "Answered by ada on telegram: no; kept for the program"),
         (
             {"answered_by": AnsweredBy("ada", "terminal", "pid 7, bash, pts/1")},
-            "Answered by ada (pid 7, bash, pts/1) on terminal: no; the program took it",
+            "Answered by user ada on this computer (pid 7, bash, pts/1): no;"
+            " the program took it",
         ),
         (
             {"answered_by": AnsweredBy(None, "endpoint")},
@@ -138,7 +139,7 @@ def test_what_a_card_says_before_the_end() -> None:
     assert render.state_words(claimed, CLAIM) == 'ada chose "no" on telegram; sending…'
     other = replaced(CLAIM, operator=None, selection=None, declined=True)
     assert render.state_words(claimed, other) == (
-        "another program declined on telegram; sending…"
+        "another program on this computer (telegram), person unknown declined; sending…"
     )
 
 
@@ -148,7 +149,23 @@ def test_an_answer_on_its_way_says_who_was_first() -> None:
     )
     other = replaced(CLAIM, operator=None, selection=None, declined=True)
     assert render.claimed_words(other, AT_MS + 3000) == (
-        "Another program declined on telegram 3 s ago. Your input was not used."
+        "Another program on this computer (telegram), person unknown declined 3 s ago. "
+        "Your input was not used."
+    )
+    local = replaced(CLAIM, origin="local:pid 7, bash, pts/1", channel="terminal")
+    assert render.claimed_words(local, AT_MS + 3000) == (
+        'user ada on this computer (pid 7, bash, pts/1) answered "no" 3 s ago. '
+        "Your input was not used."
+    )
+
+
+def test_a_note_of_refused_answers_keeps_what_stood_there_and_counts() -> None:
+    first = render.refused_note("", "pid 7,\nbash", 1)
+    assert first == "Refused: an answer from pid 7, bash."
+    kept = render.refused_note("Please answer again.", "pid 7", 1)
+    assert kept == "Please answer again. Refused: an answer from pid 7."
+    assert render.refused_note(kept, "", 10) == (
+        "Please answer again. Refused: 10 answers, the last from an unknown program."
     )
 
 

@@ -1,7 +1,9 @@
 // Puts the page together: sign-in, live state, sections.
 
+import { Alerts } from "./alerts.js";
 import { Board } from "./asks.js";
 import { announce, byId, el, renewTimes, setClock, setText, setWords } from "./dom.js";
+import { uncover } from "./guard.js";
 import { History, Notices, Sessions } from "./lists.js";
 import { Live, NO_CONNECTION, key, post, setKey } from "./net.js";
 import { signInByCode, signInByWaiting, takeCode } from "./signin.js";
@@ -9,11 +11,18 @@ import { channelName } from "./words.js";
 
 const GONE_MS = 10000;
 
-const board = new Board({ isReady: () => live.ready, onCount: showCount, onClosed: () => past.refreshSoon() });
-const sessions = new Sessions({ isReady: () => live.ready });
+const alerts = new Alerts();
+const board = new Board({
+  isReady: () => live.isReady(),
+  isOff: () => byId("link").dataset.state === "off",
+  onCount: showCount,
+  onClosed: () => past.refreshSoon(),
+  onNew: (asks) => alerts.ring(asks),
+});
+const sessions = new Sessions({ isReady: () => live.isReady() });
 const notices = new Notices();
 const past = new History();
-const live = new Live({ onState, onLink, onSignedOut: () => signIn("You were signed out.") });
+const live = new Live({ onState, onLink, onLeave: () => board.leave(), onSignedOut: () => signIn("You were signed out.") });
 let round = 0;
 let unused = null; // a link's code that an older login made needless so far
 
@@ -71,7 +80,8 @@ function onLink(ready, words) {
 }
 
 function showBanner(off) {
-  byId("offline").hidden = !off;
+  if (off) byId("offline").hidden = false;
+  else uncover(byId("offline"));
   const words = gone ? "The hub is gone. If it was a demo, close this page." : "No connection to the hub. Nothing you press is sent; drafts are kept.";
   setText(byId("offline"), off ? words : "");
 }

@@ -1,7 +1,9 @@
 // The open questions: which cards stand where, and when anything may move.
 
-import { announce, appeared, byId, el, interacting, setText, theirs } from "./dom.js";
 import { Card } from "./card.js";
+import { sweepDrafts } from "./drafts.js";
+import { announce, byId, el, sayIn, setText, theirs, unquoted } from "./dom.js";
+import { appeared, interacting, uncover } from "./guard.js";
 import { get } from "./net.js";
 import { shortEnd } from "./words.js";
 
@@ -9,8 +11,8 @@ const SETTLED_MS = 6000;
 const MAX_SETTLED = 5;
 
 export class Board {
-  constructor({ isReady, onCount, onClosed }) {
-    Object.assign(this, { isReady, onCount, onClosed });
+  constructor({ isReady, isOff, onCount, onClosed, onNew }) {
+    Object.assign(this, { isReady, isOff, onCount, onClosed, onNew });
     this.cards = new Map();
     this.queued = new Map();
     this.fresh = true;
@@ -36,6 +38,11 @@ export class Board {
     for (const card of this.cards.values()) card.onLink(ready);
   }
 
+  // The page is about to be out of sight: nothing may be sent unseen.
+  leave() {
+    for (const card of this.cards.values()) card.leave();
+  }
+
   update(state) {
     const open = new Map(state.asks.map((ask) => [ask.id, ask]));
     for (const [id, card] of this.cards) {
@@ -47,11 +54,13 @@ export class Board {
     const arrived = [...open.values()].filter((ask) => !this.cards.has(ask.id) && !this.queued.has(ask.id));
     for (const ask of arrived) this.queued.set(ask.id, ask);
     for (const id of this.queued.keys()) this.queued.set(id, open.get(id));
-    this.me = { name: state.me, channel: state.channel };
+    this.about = { me: state.me, channel: state.channel, undo_s: state.undo_s };
     if (arrived.length && !this.fresh) {
       announce(arrived.length === 1 ? `New question: ${arrived[0].question.slice(0, 200)}` : `${arrived.length} new questions`);
+      this.onNew(arrived);
     }
     if (this.fresh || !interacting()) this.insertQueued();
+    if (this.fresh && !state.more_asks) sweepDrafts([...state.asks.map((ask) => ask.id), ...state.sessions.map((one) => `to ${one.session_id}`)]);
     this.fresh = false;
     this.showBar();
     const more = byId("ask-more");
@@ -73,7 +82,7 @@ export class Board {
     const lastOpen = cards.filter((card) => !card.closed).pop();
     const before = lastOpen ? lastOpen.node.nextSibling : this.list.firstChild;
     for (const [id, ask] of this.queued) {
-      const card = new Card(ask, { isReady: this.isReady, me: () => this.me, remove: (one) => this.remove(one) });
+      const card = new Card(ask, { isReady: this.isReady, isOff: this.isOff, about: () => this.about, remove: (one) => this.remove(one) });
       this.cards.set(id, card);
       this.list.insertBefore(appeared(card.node), before);
       added.push(card);
@@ -95,8 +104,9 @@ export class Board {
   showBar() {
     const count = this.queued.size;
     if (this.bar.hidden && count) appeared(this.bar);
-    this.bar.hidden = count === 0;
-    setText(this.bar, count ? `${count} new ${count === 1 ? "question" : "questions"} - show` : "");
+    if (count) this.bar.hidden = false;
+    else uncover(this.bar);
+    if (count) setText(this.bar, `${count} new ${count === 1 ? "question" : "questions"} - show`);
   }
 
   async close(card) {
@@ -116,15 +126,25 @@ export class Board {
     if (this.queued.size) this.insertQueued();
     this.showBar();
     for (const card of [...this.cards.values()]) {
+      if (this.isLookedAt(card)) continue;
       if (card.closed && card.endedAt !== null && performance.now() - card.endedAt >= SETTLED_MS) this.collapse(card);
     }
+  }
+
+  // A card that keys have reached, or under which the mouse rests on something open.
+  isLookedAt(card) {
+    const focus = document.activeElement;
+    if (card.node.contains(focus) && focus.matches(":focus-visible")) return true;
+    if (!matchMedia("(hover: hover)").matches) return false;
+    const cards = [...this.cards.values()];
+    return cards.slice(cards.indexOf(card) + 1).some((one) => !one.closed && one.node.matches(":hover"));
   }
 
   collapse(card) {
     const [what, by] = card.ask.outcome ? shortEnd(card.ask, card.byMe()) : ["ended", ""];
     const { question } = card.ask;
-    this.settled.prepend(el("li", { class: "settled-line", "data-settled": card.ask.id, title: [question, what, by].filter(Boolean).join(" - ") },
-      theirs(question, "span", { class: "settled-question" }), theirs(what, "span", { class: "settled-answer" }), by && theirs(by, "span", { class: "settled-by" })));
+    this.settled.prepend(el("li", { class: "settled-line", "data-settled": card.ask.id, title: unquoted([question, what, by].filter(Boolean).join(" - ")) },
+      theirs(question, "span", { class: "settled-question" }), said(what, "settled-answer"), by && said(by, "settled-by")));
     while (this.settled.children.length > MAX_SETTLED) this.settled.lastChild.remove();
     if (byId("settled").hidden) appeared(byId("settled"));
     byId("settled").hidden = false;
@@ -138,8 +158,9 @@ export class Board {
     if (had) byId("asks").focus({ preventScroll: true });
   }
 
+  // Puts a card away; the focus goes on only if a person has just pressed in it.
   remove(card) {
-    const had = card.node.contains(document.activeElement);
+    const had = card.node.contains(document.activeElement) && interacting();
     card.node.remove();
     this.cards.delete(card.ask.id);
     this.showNone();
@@ -149,3 +170,8 @@ export class Board {
   }
 }
 
+function said(text, kind) {
+  const node = el("span", { class: kind });
+  sayIn(node, text);
+  return node;
+}

@@ -1,24 +1,31 @@
 // One question: what it shows, what can be pressed, and what really became of an answer.
 
-import { agoTime, announce, appeared, el, leftTime, newKey, setText, theirs } from "./dom.js";
-import { NotSent, Refused, get, post } from "./net.js";
 import { Drafts } from "./drafts.js";
-import { byWords, endWords, nameOf, quoteLabels } from "./words.js";
+import { Facts, agoTime, announce, el, exactTime, leftTime, newKey, sayIn, scrolls, theirs, unquoted } from "./dom.js";
+import { appeared } from "./guard.js";
+import { NotSent, Refused, Unsure, get, post } from "./net.js";
+import { again, buttons, checks, labelsOf, quotedWords, undo } from "./options.js";
+import { byWords, claimNodes, endWords, nameNode, quoteLabels } from "./words.js";
 
 const NOT_SENT = "not sent, no connection";
+const BACK_AGAIN = "not sent; the connection is back. Press again.";
+const CHANGED = "The program changed its question. Nothing was sent.";
+const READING = "not sent; the questions are being read again. Look, and press again.";
 
 export class Card {
-  constructor(ask, { isReady, me, remove }) {
-    Object.assign(this, { ask, isReady, me, remove });
+  constructor(ask, { isReady, isOff, about, remove }) {
+    Object.assign(this, { ask, isReady, isOff, about, remove });
     this.busy = false;
     this.mine = false;
     this.closed = false;
-    this.keys = new Map();
+    this.waiting = null; // what is sent when its time to be taken back is over
     this.state = el("p", { class: "state", tabindex: "-1" });
     this.body = el("div", { class: "card-body" });
-    this.node = el("article", { class: "card", "data-ask": ask.id, "data-class": ask.class, tabindex: "-1", "aria-label": "Question" });
-    this.facts = el("div", { class: "card-head" });
-    this.node.append(this.facts, this.body, this.state);
+    this.node = el("article", { class: "card", "data-ask": ask.id, "data-class": ask.class, tabindex: "-1", "aria-labelledby": `question-${ask.id}` });
+    this.who = el("div", { class: "who" });
+    this.facts = new Facts();
+    this.deadline = el("p", { class: "deadline" });
+    this.node.append(el("div", { class: "card-head" }, this.who, this.facts.node, this.deadline), this.body, this.state);
     this.build();
   }
 
@@ -26,57 +33,68 @@ export class Card {
 
   build() {
     const ask = this.ask;
-    this.drafts = new Drafts(ask);
+    this.stopWaiting();
+    this.drafts = new Drafts(ask.id, ask.revision, ask.options.length, !ask.secret);
     this.confirm = null;
     this.wholeShown = ask.detail_hidden === 0;
     this.drawFacts();
     this.controls = el("div", { class: "controls" });
-    const legend = el("legend", {}, theirs(ask.question, "span", { class: "quote question" }));
+    const question = scrolls(theirs(ask.question, "span", { class: "quote question" }));
+    const legend = el("legend", { id: `question-${ask.id}` }, question);
     const set = el("fieldset", {}, legend, this.detail(), this.warnings(), this.controls);
     this.form = el("form", { novalidate: true, on: { submit: (event) => event.preventDefault() } }, set);
     this.body.replaceChildren(this.form);
     this.drawControls();
     this.drawState();
+    if (this.drafts.left) this.say(this.drafts.left, "bad");
     this.onLink(this.isReady());
   }
 
   drawFacts() {
     const { ask } = this;
     const { session } = ask;
-    const claims = [session.repo, session.branch && `on ${session.branch}`].filter(Boolean);
+    const facts = JSON.stringify([ask.held, ask.deadline_ms, ask.default, session]);
+    if (facts === this.factsDrawn) return;
+    this.factsDrawn = facts;
     const known = [session.machine, session.program].filter(Boolean);
-    this.facts.replaceChildren(...[
-      el("div", { class: "who" },
-        ask.class === "permission" && el("span", { class: "badge" }, "permission"),
-        theirs(nameOf(session), "strong", { class: "title" }),
-        ...claims.map((text) => theirs(text, "span", { class: "claim" }))),
-      el("p", { class: "known" },
-        "asked ", agoTime(ask.raised_ms),
-        ...known.flatMap((text) => [" · ", theirs(text)]),
-        " · ", el("span", { class: "id", title: session.cwd || "" }, ask.id)),
-      ask.held ? el("p", { class: "deadline" }, "on hold: the clock stands still")
-        : ask.deadline_ms !== null && el("p", { class: "deadline" }, leftTime(ask.deadline_ms),
-          ask.default !== null ? [", then the program uses “", ask.default, "”"].join("") : ", then without an answer"),
+    this.who.replaceChildren(...[
+      ask.class === "permission" && el("span", { class: "badge" }, "permission"),
+      nameNode(session),
+      ...claimNodes(session),
     ].filter(Boolean));
+    this.facts.set(
+      ["asked ", agoTime(ask.raised_ms), ...known.flatMap((text) => [" · ", theirs(text)]), " · ", el("span", { class: "id" }, ask.id)],
+      [["asked", exactTime(ask.raised_ms)], ask.deadline_ms !== null && ["ends", exactTime(ask.deadline_ms)],
+        ["folder", session.cwd && theirs(session.cwd)], ["program", session.program && theirs(session.program)],
+        ["process", session.pid && String(session.pid)], ["machine", session.machine && theirs(session.machine)]],
+    );
+    this.deadline.hidden = !ask.held && ask.deadline_ms === null;
+    if (ask.held) this.deadline.replaceChildren("on hold: the clock stands still");
+    else if (ask.deadline_ms !== null) {
+      const then = ask.default === null ? [", then without an answer"] : [", then the program uses “", theirs(ask.default, "bdi", { class: "in-words" }), "”"];
+      this.deadline.replaceChildren(leftTime(ask.deadline_ms), ...then);
+    }
   }
 
   detail() {
     const { ask } = this;
     if (ask.detail === null) return null;
-    const block = theirs(ask.detail, "pre", { class: "quote detail", tabindex: "0", "aria-label": "Detail" });
+    const block = scrolls(theirs(ask.detail, "pre", { class: "quote detail", role: "group", "aria-label": "Detail" }));
     if (ask.detail_hidden === 0) return block;
     const more = el("button", { type: "button", class: "plain" }, `Show the other ${ask.detail_hidden.toLocaleString()} characters`);
     more.addEventListener("click", async () => {
       try {
         block.textContent = (await get(`/api/ask/${encodeURIComponent(ask.id)}`)).detail;
+        block.setAttribute("tabindex", "0");
         this.wholeShown = true;
+        const had = document.activeElement === more;
         more.remove();
-        block.focus();
+        if (had) block.focus({ preventScroll: true });
       } catch (problem) {
         this.say(problem.message, "bad");
       }
     });
-    return el("div", {}, block, more);
+    return el("div", { class: "more" }, block, more);
   }
 
   warnings() {
@@ -88,80 +106,24 @@ export class Card {
     const { ask } = this;
     this.confirm = null;
     const parts = [];
-    if (ask.options.length) parts.push(ask.multi ? this.checks() : this.buttons());
-    if (ask.free_text) parts.push(this.words());
+    const choose = (indices) => this.choose({ indices }, labelsOf(ask, indices), ask.revision);
+    if (ask.options.length) parts.push(ask.multi ? checks(ask, this.drafts, { send: choose, say: (text) => this.say(text, "bad") }) : buttons(ask, choose));
+    if (ask.free_text) parts.push(ask.secret ? this.secret() : this.words());
     const own = this.own();
     if (own) parts.push(own);
     this.controls.replaceChildren(...parts);
   }
 
-  optionText(option, index) {
-    return el("span", { class: "option-text" },
-      theirs(option.label_shown, "span", { class: "label" }),
-      option.detail && theirs(option.detail, "span", { class: "option-detail" }),
-      this.ask.recommended === index && el("span", { class: "suggested" }, "suggested by the program"));
-  }
-
-  buttons() {
-    return el("div", { class: "options" }, ...this.ask.options.map((option, index) => el("button", {
-      type: "button", class: "option", "data-index": index,
-      on: { click: () => this.choose({ indices: [index] }, `“${option.label_shown}”`) },
-    }, this.optionText(option, index))));
-  }
-
-  checks() {
-    const { ask } = this;
-    const send = el("button", { type: "button", class: "go" });
-    const hint = el("p", { class: "hint" }, this.rangeWords());
-    const rows = ask.options.map((option, index) => {
-      const box = el("input", { type: "checkbox", "data-index": index });
-      box.checked = this.drafts.checked.includes(index);
-      box.addEventListener("change", () => {
-        this.drafts.check(index, box.checked);
-        count();
-      });
-      return el("label", { class: "option check" }, box, this.optionText(option, index));
-    });
-    const count = () => setText(send, this.drafts.checked.length ? `Send ${this.drafts.checked.length} chosen` : "Send");
-    send.addEventListener("click", () => {
-      const chosen = [...this.drafts.checked].sort((a, b) => a - b);
-      const wrong = this.rangeProblem(chosen.length);
-      if (wrong) this.say(wrong, "bad");
-      else this.choose({ indices: chosen }, quoteLabels(chosen.map((index) => ask.options[index].label_shown)));
-    });
-    count();
-    return el("div", { class: "options" }, hint, ...rows, send);
-  }
-
-  range() {
-    const { ask } = this;
-    return [Math.max(1, ask.min_selected ?? 1), ask.max_selected ?? ask.options.length];
-  }
-
-  rangeWords() {
-    const [low, high] = this.range();
-    if (low === high) return `Choose ${low}.`;
-    if (high >= this.ask.options.length) return low === 1 ? "Choose one or more." : `Choose at least ${low}.`;
-    return low === 1 ? `Choose up to ${high}.` : `Choose ${low} to ${high}.`;
-  }
-
-  rangeProblem(count) {
-    const [low, high] = this.range();
-    if (count < low) return count === 0 ? `nothing is chosen yet; choose at least ${low}` : `choose at least ${low}; ${count} chosen so far`;
-    if (count > high) return `choose at most ${high}; ${count} are chosen`;
-    return null;
-  }
-
   words() {
     const { ask } = this;
     const name = `words-${ask.id}`;
-    const area = el("textarea", { id: name, rows: "2", dir: "auto", enterkeyhint: "enter", autocomplete: "off", maxlength: "60000" });
+    const area = el("textarea", { id: name, rows: "2", dir: "auto", enterkeyhint: "enter", autocapitalize: "none", autocomplete: "off", maxlength: "60000" });
     area.value = this.drafts.text;
     area.addEventListener("input", () => this.drafts.write(area.value));
     const send = el("button", { type: "button", class: "go" }, "Send words");
     send.addEventListener("click", () => {
       if (area.value.trim() === "") this.say("there are no words yet", "bad");
-      else this.choose({ text: area.value }, "these words");
+      else this.choose({ text: area.value }, quotedWords(area.value), ask.revision);
     });
     const box = el("div", { class: "words" }, el("label", { for: name }, ask.options.length ? "Answer in words" : "Your answer"), area, send);
     if (!ask.options.length || this.drafts.text) return box;
@@ -173,15 +135,41 @@ export class Card {
     return open;
   }
 
+  // Words that are not shown, nor kept by the browser.
+  secret() {
+    const { ask } = this;
+    const name = `words-${ask.id}`;
+    const field = el("input", { id: name, type: "password", autocomplete: "new-password", autocapitalize: "none", spellcheck: "false", maxlength: "60000", class: "secret" });
+    field.value = this.drafts.text;
+    field.addEventListener("input", () => this.drafts.write(field.value));
+    const show = el("button", { type: "button", class: "plain", "aria-pressed": "false", "aria-controls": name }, "Show");
+    show.addEventListener("click", () => {
+      const shown = field.type === "password";
+      field.type = shown ? "text" : "password";
+      show.setAttribute("aria-pressed", String(shown));
+      show.textContent = shown ? "Hide" : "Show";
+    });
+    const send = el("button", { type: "button", class: "go" }, "Send secret");
+    send.addEventListener("click", () => {
+      if (field.value === "") this.say("nothing is typed yet", "bad");
+      else this.choose({ text: field.value }, "your secret", ask.revision);
+    });
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.isComposing) send.click();
+    });
+    return el("div", { class: "words" },
+      el("label", { for: name }, "Your answer, a secret: the program gets it once, and it is kept nowhere"), field, show, send);
+  }
+
   own() {
     const { ask } = this;
     const parts = [];
     if (ask.can_hold) {
-      parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.send({ hold: !ask.held }, "") } },
+      parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.send({ hold: !ask.held }, "", ask.revision) } },
         ask.held ? "Let the clock run" : "Hold"));
     }
     if (ask.can_decline) {
-      parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.send({ decline: true }, "a decline") } }, "Decline"));
+      parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.sendLater({ decline: true }, "a decline", ask.revision) } }, "Decline"));
     }
     return parts.length ? el("div", { class: "own" }, ...parts) : null;
   }
@@ -189,7 +177,7 @@ export class Card {
   // -- what is going on, in words
 
   say(text, kind = "") {
-    setText(this.state, text);
+    sayIn(this.state, text);
     this.state.dataset.kind = kind;
   }
 
@@ -207,38 +195,41 @@ export class Card {
 
   byMe() {
     const by = this.ask.answered_by;
-    const me = this.me();
-    return this.mine && (!by || (me && by.name === me.name && by.channel === me.channel));
+    const me = this.about();
+    return this.mine && (!by || (me && by.name === me.me && by.channel === me.channel));
   }
 
   onLink(ready) {
     const dead = !ready || this.busy || this.ask.state !== "open";
     this.node.classList.toggle("dead", dead);
-    for (const control of this.form.querySelectorAll("button, input, textarea")) {
-      if (dead && !control.matches("textarea, .detail")) control.setAttribute("aria-disabled", "true");
-      else if (!control.closest(".young")) control.removeAttribute("aria-disabled");
+    for (const control of this.form.querySelectorAll("button, input")) {
+      if (dead) control.setAttribute("aria-disabled", "true");
+      else control.removeAttribute("aria-disabled");
     }
+    if (!ready && this.waiting) this.takeBack(this.isOff() ? NOT_SENT : READING, "bad");
     if (ready && this.wasDead) appeared(this.controls);
     this.wasDead = !ready;
-    if (ready && this.state.textContent === NOT_SENT) this.say("", "");
+    if (ready && this.state.textContent === NOT_SENT) this.say(BACK_AGAIN, "bad");
   }
 
   update(ask) {
     const old = this.ask;
     this.ask = ask;
     if (old.revision !== ask.revision) {
+      const had = this.body.contains(document.activeElement);
+      this.drafts.leave("");
       this.build();
       appeared(this.body);
-      this.say("The program changed its question. Nothing was sent.", "bad");
+      this.say(CHANGED, "bad");
+      if (had) this.state.focus({ preventScroll: true });
+      else announce(this.state.textContent);
       return;
     }
     if (old.state === "claimed" && ask.state === "open") this.busy = false;
-    const drawn = JSON.stringify([old.held, old.deadline_ms, old.session, old.can_decline, old.can_hold]);
-    if (drawn !== JSON.stringify([ask.held, ask.deadline_ms, ask.session, ask.can_decline, ask.can_hold])) {
-      this.drawFacts();
-      if (old.held !== ask.held || old.can_hold !== ask.can_hold || old.can_decline !== ask.can_decline) {
-        this.controls.querySelector(".own")?.replaceWith(this.own() || "");
-      }
+    this.drawFacts();
+    if (ask.state !== "open" && this.waiting) this.takeBack("", "");
+    if (!this.confirm && (old.held !== ask.held || old.can_hold !== ask.can_hold || old.can_decline !== ask.can_decline)) {
+      this.controls.querySelector(".own")?.replaceWith(this.own() || "");
     }
     this.drawState();
     this.onLink(this.isReady());
@@ -246,61 +237,123 @@ export class Card {
 
   // -- answering
 
-  choose(payload, words) {
-    if (this.ask.class === "permission") this.askAgain(payload, words);
-    else this.send(payload, words);
+  // A permission takes a second press; what reads as if it destroys something can be taken
+  // back for a while, or takes a second press where no such while is wanted. Each press is
+  // bound to the revision that was drawn around it.
+  choose(payload, words, revision) {
+    if (this.ask.class === "permission") this.askAgain(payload, words, revision);
+    else if (this.ask.destructive) this.sendLater(payload, words, revision);
+    else this.send(payload, words, revision);
   }
 
-  askAgain(payload, words) {
-    if (!this.canSend()) return;
-    const hidden = this.wholeShown ? "" : ` ${this.ask.detail_hidden.toLocaleString()} characters of it are not shown.`;
-    const title = el("p", { tabindex: "-1", class: "confirm-words" }, `Send ${words}?${hidden} It can't be taken back.`);
-    const back = el("button", { type: "button", class: "plain" }, "Back");
-    const yes = el("button", { type: "button", class: "go" }, `Send ${words}`);
-    back.addEventListener("click", () => this.endConfirm());
-    yes.addEventListener("click", () => this.send(payload, words));
-    this.confirm = appeared(el("div", { class: "confirm" }, title, el("div", { class: "confirm-row" }, back, yes)));
-    this.controls.replaceChildren(this.confirm);
-    title.focus();
+  askAgain(payload, words, revision) {
+    if (!this.canSend(revision)) return;
+    this.step(again(words, this.wholeShown ? 0 : this.ask.detail_hidden, {
+      back: () => this.endConfirm(),
+      go: () => this.send(payload, words, revision),
+    }));
+  }
+
+  sendLater(payload, words, revision) {
+    const seconds = this.about()?.undo_s ?? 5;
+    if (seconds <= 0) {
+      this.askAgain(payload, words, revision);
+      return;
+    }
+    if (!this.canSend(revision)) return;
+    const step = undo(words, seconds, {
+      back: () => this.takeBack(`${words} taken back; nothing was sent`, ""),
+      go: () => this.sendWaiting(),
+    });
+    const ends = performance.now() + seconds * 1000;
+    const tick = () => {
+      const left = ends - performance.now();
+      step.left.textContent = `${Math.max(0, Math.ceil(left / 1000))} s left`;
+      if (left <= 0) this.sendWaiting();
+    };
+    this.waiting = { payload, words, revision, timer: setInterval(tick, 200) };
+    tick();
+    this.step(step);
+  }
+
+  step({ node, title }) {
+    this.say("", "");
+    this.confirm = appeared(node);
+    this.controls.replaceChildren(node);
+    title.focus({ preventScroll: true });
+    node.scrollIntoView({ block: "nearest" });
+  }
+
+  stopWaiting() {
+    if (this.waiting) clearInterval(this.waiting.timer);
+    const had = this.waiting;
+    this.waiting = null;
+    return had;
+  }
+
+  sendWaiting() {
+    const { payload, words, revision } = this.stopWaiting();
+    if (!this.send(payload, words, revision, document.activeElement)) this.endConfirm();
+  }
+
+  takeBack(text, kind) {
+    this.stopWaiting();
+    this.endConfirm();
+    this.say(text, kind);
+  }
+
+  // Whoever leaves the page has not seen the end of the time to take it back.
+  leave() {
+    if (!this.waiting) return;
+    const words = `${this.waiting.words} was not sent: the page was left before its time to be taken back was over`;
+    this.drafts.leave(words);
+    this.takeBack(words, "bad");
   }
 
   endConfirm() {
+    const had = this.body.contains(document.activeElement);
     this.drawControls();
     appeared(this.controls);
-    this.node.focus({ preventScroll: true });
+    this.onLink(this.isReady());
+    if (had) this.node.focus({ preventScroll: true });
   }
 
-  canSend() {
+  canSend(revision) {
     if (this.busy || this.ask.state !== "open" || this.closed) return false;
+    if (revision !== this.ask.revision) {
+      this.say(CHANGED, "bad");
+      return false;
+    }
     if (this.isReady()) return true;
-    this.say(NOT_SENT, "bad");
+    this.say(this.isOff() ? NOT_SENT : READING, "bad");
+    announce(this.state.textContent);
     return false;
   }
 
-  // The same act keeps its key, so that pressing again is not a second answer.
-  keyFor(payload) {
-    const name = JSON.stringify(payload);
-    if (!this.keys.has(name)) this.keys.set(name, newKey());
-    return this.keys.get(name);
-  }
-
-  async send(payload, words) {
-    if (!this.canSend()) return;
-    const { ask } = this;
-    const isHold = payload.hold !== undefined;
-    const body = { ask: ask.id, revision: ask.revision, key: isHold ? newKey() : this.keyFor(payload), ...payload };
+  // Sends at once; false if that could not even be begun. What sends by itself takes the
+  // focus along only if it is here.
+  send(payload, words, revision, focus = this.node) {
+    if (!this.canSend(revision)) return false;
     this.busy = true;
     this.say("sending…", "wait");
     this.onLink(this.isReady());
-    this.state.focus({ preventScroll: true });
+    if (this.node.contains(focus)) this.state.focus({ preventScroll: true });
+    this.bring(payload, words, revision);
+    return true;
+  }
+
+  async bring(payload, words, revision) {
+    const isHold = payload.hold !== undefined;
+    const key = isHold ? newKey() : this.drafts.keyFor(payload, newKey);
     try {
-      await post("/api/answer", body);
+      await post("/api/answer", { ask: this.ask.id, revision, key, ...payload });
       if (isHold) {
         this.busy = false;
         this.say("", "");
       } else {
         this.mine = true;
         this.drafts.forget();
+        if (this.confirm && !this.closed) this.drawControls();
         if (!this.closed && this.ask.state === "open") this.say(`${words} was passed on; waiting for the program to take it…`, "wait");
       }
     } catch (problem) {
@@ -310,10 +363,13 @@ export class Card {
   }
 
   failed(problem) {
+    // What was sent may have arrived although no answer came back.
+    if (!(problem instanceof Refused)) this.mine = true;
     if (this.closed) return;
     this.busy = false;
     if (this.confirm) this.drawControls();
     if (problem instanceof NotSent) this.say(NOT_SENT, "bad");
+    else if (problem instanceof Unsure) this.say(`${problem.message}. Pressing again is no second answer.`, "bad");
     else if (problem instanceof Refused) {
       const result = problem.body && problem.body.result;
       const who = result && result.answered_by ? ` ${endWords(result, null)}` : "";
@@ -325,6 +381,7 @@ export class Card {
   // -- the end
 
   closing() {
+    this.stopWaiting();
     this.closed = true;
     this.endedAt = null;
     this.busy = true;
@@ -336,14 +393,20 @@ export class Card {
   settle(ask) {
     if (ask) this.ask = ask;
     this.endedAt = performance.now();
-    this.drafts.forget();
     const words = ask ? endWords(ask, this.byMe() ? "me" : null) : "this question has ended";
     this.say(words, ask && ask.outcome === "answered" ? "good" : "over");
-    announce(words);
-    this.facts.querySelector(".deadline")?.remove();
-    this.controls.replaceChildren();
+    const unsent = !this.byMe() && !this.ask.secret && this.drafts.text.trim() ? this.drafts.text : "";
+    this.drafts.forget();
+    const had = this.form.contains(document.activeElement);
+    this.deadline.hidden = true;
+    this.controls.replaceChildren(...(unsent ? [
+      el("p", { class: "hint" }, "Your words were not used:"),
+      scrolls(el("p", { class: "said unsent", dir: "auto", role: "group", "aria-label": "Your words" }, unsent)),
+    ] : []));
     const done = el("button", { type: "button", class: "plain done" }, "Put away");
     done.addEventListener("click", () => this.remove(this));
     this.node.append(appeared(done));
+    if (had) this.state.focus({ preventScroll: true });
+    else announce(unquoted(words));
   }
 }

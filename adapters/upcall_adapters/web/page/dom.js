@@ -21,6 +21,19 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// Our own sentences about words of others; `quoted` marks where those begin and end.
+const [OPEN, SHUT] = ["\u2068", "\u2069"];
+export const quoted = (text) => `${OPEN}${text}${SHUT}`;
+export const unquoted = (text) => text.replaceAll(OPEN, "").replaceAll(SHUT, "");
+export function sayIn(node, text) {
+  if (node.textContent === unquoted(text)) return;
+  node.replaceChildren(...text.split(OPEN).flatMap((part, at) => {
+    if (at === 0) return part ? [part] : [];
+    const [inside, after = ""] = part.split(SHUT);
+    return [theirs(inside, "bdi", { class: "in-words" }), after];
+  }));
+}
+
 // Our own sentences may hold `commands`.
 export function setWords(node, text) {
   node.replaceChildren(...text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part)));
@@ -40,15 +53,16 @@ export function span(ms) {
 
 const ago = (at) => (now() - at < 5000 ? "just now" : `${span(now() - at)} ago`);
 const left = (at) => (at <= now() ? "ending now" : `ends in ${span(at - now())}`);
-const exact = (ms) => new Date(ms).toLocaleString();
+const exact = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
 
 function timed(kind, ms, words) {
-  const node = el("time", { datetime: new Date(ms).toISOString(), title: exact(ms), "data-kind": kind, "data-at": ms });
+  const node = el("time", { datetime: new Date(ms).toISOString(), "data-kind": kind, "data-at": ms });
   node.textContent = words(ms);
   return node;
 }
 export const agoTime = (ms) => timed("ago", ms, ago);
 export const leftTime = (ms) => timed("left", ms, left);
+export const exactTime = (ms) => el("time", { datetime: new Date(ms).toISOString() }, exact(ms));
 
 export function renewTimes() {
   for (const node of document.querySelectorAll("time[data-at]")) {
@@ -56,70 +70,40 @@ export function renewTimes() {
   }
 }
 
+// Said politely, each once; lines that follow each other closely are all said.
 export function announce(text) {
-  const node = byId("announce");
-  node.textContent = "";
-  requestAnimationFrame(() => { node.textContent = text; });
+  const line = el("p", {}, text);
+  byId("announce").append(line);
+  setTimeout(() => line.remove(), 10000);
 }
 
 export const newKey = () => crypto.randomUUID ? crypto.randomUUID()
   : [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
 
-// A control that has just appeared takes no press for half a second: the finger was aimed
-// at what was there before. Keys have no such aim and work at once.
-const born = new WeakMap();
-const YOUNG_MS = 500;
-const controlsOf = (node) => [...(node.matches("button") ? [node] : []), ...node.querySelectorAll("button, input")];
-const isYoung = (node) => performance.now() - born.get(node) < YOUNG_MS;
+// A line of facts that opens to the exact ones. It is made once, so that neither an open
+// one closes nor a focused one loses the focus when the facts change.
+export class Facts {
+  constructor() {
+    this.line = el("summary", {});
+    this.rows = el("dl", {});
+    this.node = el("details", { class: "facts" }, this.line, this.rows);
+  }
 
-export function appeared(node) {
-  born.set(node, performance.now());
-  node.classList.add("young");
-  for (const control of controlsOf(node)) control.setAttribute("aria-disabled", "true");
-  setTimeout(() => ripen(node), YOUNG_MS);
+  set(line, rows) {
+    this.line.replaceChildren(el("span", {}, ...line.filter(Boolean)));
+    this.rows.replaceChildren(...rows.filter((row) => row && row[1]).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  }
+}
+
+// A block that scrolls can be reached and scrolled by keys; one that does not is no stop.
+const scrolling = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const needs = target.scrollHeight > target.clientHeight + 1;
+    if (needs) target.setAttribute("tabindex", "0");
+    else if (target !== document.activeElement) target.removeAttribute("tabindex");
+  }
+});
+export function scrolls(node) {
+  scrolling.observe(node);
   return node;
-}
-
-function ripen(node) {
-  if (isYoung(node)) return;
-  node.classList.remove("young");
-  for (const control of controlsOf(node)) {
-    if (!control.closest(".young, .dead")) control.removeAttribute("aria-disabled");
-  }
-}
-
-document.addEventListener("click", (event) => {
-  if (event.detail === 0) return;
-  for (let node = event.target; node; node = node.parentElement) {
-    if (born.has(node) && isYoung(node)) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
-      if (event.target.closest("button, input, label, a")) hintAt(event.clientX, event.clientY);
-      return;
-    }
-  }
-}, true);
-
-// Lies over the page next to the finger, since a line in the page would move what is pressed next.
-let hintTimer = null;
-function hintAt(x, y) {
-  const hint = byId("early");
-  hint.hidden = false;
-  const [wide, high] = [hint.offsetWidth, hint.offsetHeight];
-  hint.style.left = `${Math.max(8, Math.min(x - wide / 2, innerWidth - wide - 8))}px`;
-  hint.style.top = `${y - high - 32 > 0 ? y - high - 32 : y + 32}px`;
-  announce(hint.textContent);
-  clearTimeout(hintTimer);
-  hintTimer = setTimeout(() => { hint.hidden = true; }, 2500);
-}
-
-// Whether the person is at something that must not move.
-let lastTouch = -Infinity;
-for (const kind of ["pointerdown", "keydown", "wheel", "touchmove"]) {
-  addEventListener(kind, () => { lastTouch = performance.now(); }, { passive: true, capture: true });
-}
-export function interacting() {
-  if (performance.now() - lastTouch < 3000) return true;
-  const focus = document.activeElement;
-  return Boolean(focus && focus.closest("#ask-list") && focus.matches("input, textarea, button, .confirm, .confirm *"));
 }

@@ -1,8 +1,10 @@
 // Sessions, notices and history.
 
-import { agoTime, appeared, byId, el, newKey, setText, theirs } from "./dom.js";
+import { Drafts } from "./drafts.js";
+import { Facts, agoTime, byId, el, exactTime, newKey, sayIn, scrolls, setText, theirs } from "./dom.js";
+import { appeared } from "./guard.js";
 import { get, getFile, post } from "./net.js";
-import { endWords, nameOf } from "./words.js";
+import { claimNodes, endWords, nameNode } from "./words.js";
 
 const STATES = { attached: "connected", away: "away", gone: "ended" };
 
@@ -46,7 +48,9 @@ class SessionRow {
     this.id = id;
     this.isReady = isReady;
     this.head = el("div", {});
-    this.node = el("article", { class: "row" }, this.head);
+    this.facts = new Facts();
+    this.rest = el("div", { class: "rest" });
+    this.node = el("article", { class: "row" }, this.head, this.facts.node, this.rest);
     this.form = null;
     this.shown = "";
   }
@@ -55,19 +59,21 @@ class SessionRow {
     const shown = JSON.stringify(session);
     if (shown === this.shown) return;
     this.shown = shown;
-    const claims = [session.repo, session.branch && `on ${session.branch}`].filter(Boolean);
-    const known = [session.machine, session.program, session.cwd].filter(Boolean);
+    const known = [session.machine, session.program].filter(Boolean);
     this.head.replaceChildren(...[
       el("p", { class: "who" },
-        theirs(nameOf(session), "strong", { class: "title" }),
-        ...claims.map((text) => theirs(text, "span", { class: "claim" })),
-        el("span", { class: "chip", "data-state": session.state }, STATES[session.state] || session.state)),
-      el("p", { class: "known" }, ...known.flatMap((text, at) => [at ? " · " : "", theirs(text)]),
-        known.length ? " · " : "", "since ", agoTime(session.since_ms)),
+        nameNode(session),
+        ...claimNodes(session),
+        el("span", { class: "chip", "data-state": session.state }, STATES[session.state] || session.state))].filter(Boolean));
+    this.facts.set(
+      [...known.flatMap((text) => [theirs(text), " · "]), "since ", agoTime(session.since_ms)],
+      [["since", exactTime(session.since_ms)], ["folder", session.cwd && theirs(session.cwd)], ["process", session.pid && String(session.pid)]],
+    );
+    this.rest.replaceChildren(...[
       session.task && el("p", { class: "known" }, "task: ", theirs(session.task)),
       (session.model || session.usage) && el("p", { class: "known" }, ...[session.model, session.usage].filter(Boolean).flatMap((text, at) => [at ? " · " : "", theirs(text)])),
       session.activity && el("p", { class: "known" }, "doing: ", theirs(session.activity)),
-      session.last_text && theirs(session.last_text, "p", { class: "quote said" }),
+      session.last_text && saidBlock(session.last_text),
     ].filter(Boolean));
     if (session.takes_text && !this.form) this.node.append(this.form = this.messageForm());
     if (!session.takes_text && this.form) {
@@ -78,15 +84,16 @@ class SessionRow {
 
   messageForm() {
     const name = `message-${this.id}`;
-    const area = el("textarea", { id: name, rows: "1", dir: "auto", maxlength: "60000" });
+    const drafts = new Drafts(`to ${this.id}`);
+    const area = el("textarea", { id: name, rows: "1", dir: "auto", enterkeyhint: "enter", autocomplete: "off", maxlength: "60000" });
+    area.value = drafts.text;
     const send = el("button", { type: "button", class: "go" }, "Send");
     const state = el("p", { class: "state", tabindex: "-1" });
-    let key = newKey();
     const say = (text, kind) => {
       setText(state, text);
       state.dataset.kind = kind;
     };
-    area.addEventListener("input", () => { key = newKey(); });
+    area.addEventListener("input", () => drafts.write(area.value));
     send.addEventListener("click", async () => {
       if (area.value.trim() === "") return say("there are no words yet", "bad");
       if (!this.isReady()) return say("not sent, no connection", "bad");
@@ -94,9 +101,11 @@ class SessionRow {
       state.focus({ preventScroll: true });
       send.setAttribute("aria-disabled", "true");
       try {
-        await post("/api/message", { session: this.id, text: area.value, key });
-        area.value = "";
-        key = newKey();
+        const text = area.value;
+        await post("/api/message", { session: this.id, text, key: drafts.keyFor(text, newKey) });
+        if (area.value === text) area.value = "";
+        drafts.forget();
+        drafts.write(area.value);
         say("passed to the session", "good");
       } catch (problem) {
         say(problem.message, "bad");
@@ -115,7 +124,7 @@ export class Notices {
   }
 
   update(notices, sessions) {
-    const titles = new Map(sessions.map((session) => [session.session_id, nameOf(session)]));
+    const names = new Map(sessions.map((session) => [session.session_id, session]));
     const ids = new Set(notices.map((notice) => notice.id));
     for (const [id, row] of this.rows) {
       if (!ids.has(id)) {
@@ -125,7 +134,7 @@ export class Notices {
     }
     for (const notice of [...notices].reverse()) {
       if (this.rows.has(notice.id)) continue;
-      const row = noticeRow(notice, notice.title || titles.get(notice.session_id) || notice.repo || "a program");
+      const row = noticeRow(notice, notice.title ? notice : names.get(notice.session_id) || notice);
       this.rows.set(notice.id, row);
       this.box.prepend(row);
     }
@@ -133,10 +142,19 @@ export class Notices {
   }
 }
 
-function noticeRow(notice, title) {
+// Words of a session below its name; long ones scroll in their own block.
+const saidBlock = (text, label = "Words of the session") => scrolls(theirs(text, "p", { class: "quote said", role: "group", "aria-label": label }));
+
+function factsOf(line, rows) {
+  const facts = new Facts();
+  facts.set(line, rows);
+  return facts.node;
+}
+
+function noticeRow(notice, session) {
   return el("article", { class: "row" },
-    el("p", { class: "known" }, theirs(title, "strong"), ` · ${notice.kind} · `, agoTime(notice.at_ms)),
-    notice.text && theirs(notice.text, "p", { class: "quote said" }),
+    factsOf([nameNode(session), ` · ${notice.kind} · `, agoTime(notice.at_ms)], [["at", exactTime(notice.at_ms)]]),
+    notice.text && saidBlock(notice.text),
     notice.hidden > 0 && el("p", { class: "known" }, `${notice.hidden.toLocaleString()} more characters are not shown here`),
     notice.file_id && attachment(notice));
 }
@@ -219,9 +237,12 @@ export class History {
 }
 
 function historyRow(ask) {
+  const { session } = ask;
+  const end = el("p", { class: "state", "data-kind": ask.outcome === "answered" ? "good" : "over" });
+  sayIn(end, endWords(ask, null));
   return el("article", { class: "row" },
-    el("p", { class: "known" }, theirs(nameOf(ask.session), "strong"),
-      ask.session.repo && " · ", ask.session.repo && theirs(ask.session.repo), " · ", agoTime(ask.closed_ms || ask.raised_ms)),
-    theirs(ask.question, "p", { class: "quote said" }),
-    el("p", { class: "state", "data-kind": ask.outcome === "answered" ? "good" : "over" }, endWords(ask, null)));
+    factsOf([nameNode(session), session.repo && " · ", session.repo && theirs(session.repo), " · ", agoTime(ask.closed_ms || ask.raised_ms)],
+      [["asked", exactTime(ask.raised_ms)], ask.closed_ms && ["ended", exactTime(ask.closed_ms)], ["ask", el("span", { class: "id" }, ask.id)]]),
+    saidBlock(ask.question, "Question"),
+    end);
 }

@@ -5,6 +5,7 @@ export const key = () => localStorage.getItem(KEY);
 export const setKey = (value) => (value === null ? localStorage.removeItem(KEY) : localStorage.setItem(KEY, value));
 
 export class NotSent extends Error {}
+export class Unsure extends Error {}
 export class Refused extends Error {
   constructor(status, body) {
     const error = (body && body.error) || {};
@@ -26,6 +27,8 @@ async function request(path, options, timeoutMs = 20000) {
       signal: AbortSignal.timeout(timeoutMs),
     });
   } catch (problem) {
+    // Who has waited in vain does not know what arrived.
+    if (problem.name === "TimeoutError") throw new Unsure("no word from the hub whether it arrived");
     throw new NotSent("not sent, no connection");
   }
   if (!response.ok) throw new Refused(response.status, await response.json().catch(() => null));
@@ -44,14 +47,18 @@ export const post = async (path, body, timeoutMs) => (await request(path, {
 const RETRY_MS = [300, 1000, 2000, 4000, 5000];
 const READ_MS = 4000;
 const POLL_MS = 5000;
+const TICK_MS = 1000;
+const JUMP_MS = 5000;
+const QUIET_MS = 25000;
 export const NO_CONNECTION = "no connection";
+const AGAIN = "reading again…";
 
 // The live connection. `ready` is true only while what the page shows is as the hub said
 // it since the last time that anything could have been missed. Where no WebSocket gets
 // through, the state is read every few seconds instead; the hub refuses outdated answers.
 export class Live {
-  constructor({ onState, onLink, onSignedOut }) {
-    Object.assign(this, { onState, onLink, onSignedOut });
+  constructor({ onState, onLink, onLeave, onSignedOut }) {
+    Object.assign(this, { onState, onLink, onLeave, onSignedOut });
     this.ready = false;
     this.socket = null;
     this.tries = 0;
@@ -59,8 +66,14 @@ export class Live {
     this.polls = 0; // how many in a row have worked
     this.turn = 0; // counts what makes a poll under way outdated
     this.stopped = true;
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.readAgain(); });
+    this.ticked = Date.now();
+    this.heard = Date.now();
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.leave() : this.readAgain()));
+    document.addEventListener("freeze", () => this.leave());
+    document.addEventListener("resume", () => this.reconnect());
+    addEventListener("pagehide", () => this.leave());
     addEventListener("pageshow", (event) => { if (event.persisted) this.reconnect(); });
+    setInterval(() => this.tick(), TICK_MS);
     addEventListener("online", () => this.reconnect());
     addEventListener("offline", () => this.drop());
   }
@@ -77,6 +90,31 @@ export class Live {
     clearTimeout(this.timer);
     this.drop();
     this.endPolling();
+  }
+
+  // Whether what is shown can be answered. A computer that has slept tells nobody: its
+  // clock has jumped.
+  isReady() {
+    if (this.ready && this.jumped()) this.readAgain();
+    return this.ready;
+  }
+
+  jumped() {
+    return Math.abs(Date.now() - this.ticked) > JUMP_MS;
+  }
+
+  // What is shown may be old when somebody sees it next.
+  leave() {
+    this.onLeave();
+    if (!this.stopped && this.ready) this.mark(false, AGAIN);
+  }
+
+  tick() {
+    const jumped = this.jumped();
+    this.ticked = Date.now();
+    if (this.stopped || document.hidden || !this.ready) return;
+    if (jumped) this.readAgain();
+    else if (this.socket && Math.abs(Date.now() - this.heard) > QUIET_MS) this.ask();
   }
 
   mark(ready, words) {
@@ -154,7 +192,14 @@ export class Live {
       this.reconnect();
       return;
     }
-    this.mark(false, "reading again…");
+    this.mark(false, AGAIN);
+    this.ticked = Date.now();
+    this.ask();
+  }
+
+  // A connection that has died in silence gives no answer.
+  ask() {
+    this.heard = Date.now();
     this.reads += 1;
     this.socket.send(JSON.stringify({ read: this.reads }));
     clearTimeout(this.readTimer);
@@ -173,6 +218,7 @@ export class Live {
     };
     socket.onmessage = (event) => {
       const message = JSON.parse(event.data);
+      this.heard = Date.now();
       if (message.asks !== undefined) {
         this.endPolling();
         this.onState(message);

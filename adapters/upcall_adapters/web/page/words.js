@@ -1,10 +1,14 @@
 // How an ask ended, in words that claim no more than what happened.
 
+import { el, quoted, theirs } from "./dom.js";
+
+const inQuotes = (text) => `“${quoted(text)}”`;
+
 export function quoteLabels(labels, text = null) {
-  const shown = labels.map((label) => `“${label}”`).join(", ");
+  const shown = labels.map(inQuotes).join(", ");
   if (text === null || text === "") return shown;
   const words = text.length > 200 ? `${text.slice(0, 199)}…` : text;
-  return shown ? `${shown} and the words “${words}”` : `“${words}”`;
+  return shown ? `${shown} and the words ${inQuotes(words)}` : inQuotes(words);
 }
 
 // The channel of this page has a name for programs; people know it as the inbox.
@@ -14,7 +18,8 @@ export function byWords(ask) {
   const by = ask.answered_by;
   if (!by) return "somebody";
   const channel = channelName(by.channel);
-  return by.name ? `${by.name} on ${channel}` : `another program on this computer, person unknown (${channel}),`;
+  if (by.name && by.detail) return `user ${quoted(by.name)} on this computer (${quoted(by.detail)})`;
+  return by.name ? `${quoted(by.name)} on ${quoted(channel)}` : `another program on this computer, person unknown (${channel}),`;
 }
 
 // For one line beside the question: the answer, and by whom.
@@ -26,6 +31,18 @@ export function shortEnd(ask, mine) {
 
 // Whose words these are: a name for eyes, never a bare id.
 export const nameOf = (session) => session.title || session.program || session.repo || "a program";
+
+// What a session calls itself stands in quotation marks, as all of its words do.
+export const nameNode = (session, props = {}) => {
+  const own = session.title || session.repo;
+  return theirs(nameOf(session), "strong", { ...props, class: own ? "title claimed" : "title" });
+};
+
+// Where it says it works.
+export const claimNodes = (session) => [
+  session.repo && el("span", { class: "claim" }, theirs(session.repo, "bdi", { class: "claimed" })),
+  session.branch && el("span", { class: "claim" }, "on ", theirs(session.branch, "bdi", { class: "claimed" })),
+].filter(Boolean);
 
 export function endWords(ask, who) {
   const answer = ask.answer ? quoteLabels(ask.answer.labels, ask.answer.text) : "";
@@ -46,7 +63,7 @@ export function endWords(ask, who) {
     case "unreachable":
       return "The program stopped before it took the answer. Nothing was run by this answer.";
     case "superseded":
-      return "The program changed its question. Nothing was sent.";
+      return "The program changed its question after this card was posted. Nothing was sent.";
     default:
       return answer ? `${byWords(ask)} answered ${answer}` : "";
   }

@@ -18,11 +18,14 @@ _shtab_upcall_commands() {
     confirm:'ask for permission: exit 0 means yes, and nothing else does'
     demo:'see it work: three questions and a page to answer them'
     doctor:'check everything; each finding with its remedy'
-    hub:'run, start, stop, or look at the hub'
+    forget:'erase texts that the hub keeps'
+    hub:'run, start, stop, back up, or look at the hub'
     inbox:'open the inbox in a browser, or manage its logins'
     notify:'tell something; nobody has to answer'
     roots:'project folders whose sessions the hub reads'
+    service:'start the hub at login'
     sessions:'list programs that can ask'
+    uninstall:'remove what upcall has left on this computer'
     wait:'collect the answer of a question that was handed over'
     watch:'see everything live and answer in this terminal'
   )
@@ -31,14 +34,26 @@ _shtab_upcall_commands() {
 
 _shtab_upcall_hub_commands() {
   local _commands=(
+    adopt:'Go on with a database that was copied here.'
+    backup:'Copy its database into a file, while it runs.'
     reload:'Read the configuration again.'
     restart:'Stop it and start it again.'
+    restore:'Go back to a backup; what is open in it is asked again.'
     run:'Run the hub here, in the foreground, until it is stopped.'
     start:'Start the hub in the background, if none runs.'
     status:'How it is, and what it hears.'
     stop:'Stop it; open questions are kept.'
   )
   _describe 'upcall hub commands' _commands
+}
+
+_shtab_upcall_service_commands() {
+  local _commands=(
+    install:'Write the unit, enable it and start the hub under it.'
+    status:'Whether it is installed, unchanged, and running.'
+    uninstall:'Stop it, disable it and remove the unit.'
+  )
+  _describe 'upcall service commands' _commands
 }
 
 _shtab_upcall_options=(
@@ -72,6 +87,7 @@ _shtab_upcall_ask_options=(
   "--recommend[the option that you suggest\; nothing is preset]:LABEL:"
   "--default[what a time-out answers\; needs --timeout]:LABEL:"
   "--permission[asks for permission\: no default, and never answered by casual words]"
+  "--secret[words that are shown and kept nowhere\; typed here or in the inbox]"
   "--detail[longer text below the question\; - reads stdin]:TEXT:"
   "--timeout[end after this time, such as 90s, 10m, 1h30m]:TIME:"
   "--title[what the asking program is called]:TEXT:"
@@ -150,12 +166,44 @@ _shtab_upcall_doctor_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_doctor_defaults_added=0
 
+_shtab_upcall_forget_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--session[all of a session\: its --session name, or its id]:NAME:"
+  "--before[all that ended before a date (2026-05-01) or age (30d)]:WHEN:"
+  "--dry-run[say what would go, and erase nothing]"
+  "--yes[do not ask on this terminal]"
+  "--json[print one JSON document]"
+  "(*)::a question\'s id, or the beginning of it (4 characters):"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_forget_defaults_added=0
+
 _shtab_upcall_hub_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_hub_defaults_added=0
+
+_shtab_upcall_hub_adopt_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+  "--yes[do not ask on this terminal]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_hub_adopt_defaults_added=0
+
+_shtab_upcall_hub_backup_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+  "--force[replace FILE if it is there]"
+  ":where the copy goes:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_hub_backup_defaults_added=0
 
 _shtab_upcall_hub_reload_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -172,6 +220,16 @@ _shtab_upcall_hub_restart_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_hub_restart_defaults_added=0
+
+_shtab_upcall_hub_restore_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+  "--yes[do not ask on this terminal]"
+  ":what \`upcall hub backup\` made:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_hub_restore_defaults_added=0
 
 _shtab_upcall_hub_run_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -208,6 +266,7 @@ _shtab_upcall_hub_stop_defaults_added=0
 _shtab_upcall_inbox_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--print[print a link instead of opening a browser]"
+  "--phone[say how a phone opens it, with a QR code if one can]"
   "--sessions[list signed-in browsers]"
   "--sign-out-all[sign all browsers out]"
   "--json[print one JSON document]"
@@ -239,6 +298,39 @@ _shtab_upcall_roots_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_roots_defaults_added=0
 
+_shtab_upcall_service_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_service_defaults_added=0
+
+_shtab_upcall_service_install_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--dry-run[say what would be done, and do nothing]"
+  "--force[also if the unit was changed by hand]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_service_install_defaults_added=0
+
+_shtab_upcall_service_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_service_status_defaults_added=0
+
+_shtab_upcall_service_uninstall_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--dry-run[say what would be done, and do nothing]"
+  "--force[also if the unit was changed by hand]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_service_uninstall_defaults_added=0
+
 _shtab_upcall_sessions_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--all[also those that are gone]"
@@ -247,6 +339,16 @@ _shtab_upcall_sessions_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_sessions_defaults_added=0
+
+_shtab_upcall_uninstall_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--keep-data[keep questions, files, logs and the configuration]"
+  "--dry-run[say what would be removed, remove nothing]"
+  "--yes[do not ask]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_uninstall_defaults_added=0
 
 _shtab_upcall_wait_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -292,11 +394,14 @@ _shtab_upcall() {
         confirm) _arguments -C -s $_shtab_upcall_confirm_options ;;
         demo) _arguments -C -s $_shtab_upcall_demo_options ;;
         doctor) _arguments -C -s $_shtab_upcall_doctor_options ;;
+        forget) _arguments -C -s $_shtab_upcall_forget_options ;;
         hub) _shtab_upcall_hub ;;
         inbox) _arguments -C -s $_shtab_upcall_inbox_options ;;
         notify) _arguments -C -s $_shtab_upcall_notify_options ;;
         roots) _arguments -C -s $_shtab_upcall_roots_options ;;
+        service) _shtab_upcall_service ;;
         sessions) _arguments -C -s $_shtab_upcall_sessions_options ;;
+        uninstall) _arguments -C -s $_shtab_upcall_uninstall_options ;;
         wait) _arguments -C -s $_shtab_upcall_wait_options ;;
         watch) _arguments -C -s $_shtab_upcall_watch_options ;;
       esac
@@ -321,12 +426,40 @@ _shtab_upcall_hub() {
       (( CURRENT += 1 ))
       curcontext="${curcontext%:*:*}:_shtab_upcall_hub-$line[1]:"
       case $line[1] in
+        adopt) _arguments -C -s $_shtab_upcall_hub_adopt_options ;;
+        backup) _arguments -C -s $_shtab_upcall_hub_backup_options ;;
         reload) _arguments -C -s $_shtab_upcall_hub_reload_options ;;
         restart) _arguments -C -s $_shtab_upcall_hub_restart_options ;;
+        restore) _arguments -C -s $_shtab_upcall_hub_restore_options ;;
         run) _arguments -C -s $_shtab_upcall_hub_run_options ;;
         start) _arguments -C -s $_shtab_upcall_hub_start_options ;;
         status) _arguments -C -s $_shtab_upcall_hub_status_options ;;
         stop) _arguments -C -s $_shtab_upcall_hub_stop_options ;;
+      esac
+  esac
+}
+
+_shtab_upcall_service() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->service'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_upcall_service_defaults_added )); then
+    if (( ${_shtab_upcall_service_options[(I)${(q)one_or_more}*]} +          ${_shtab_upcall_service_options[(I)${(q)remainder}*]} +          ${_shtab_upcall_service_options[(I)${(q)default}]} == 0 )); then
+      _shtab_upcall_service_options+=(': :_shtab_upcall_service_commands' '*::: :->service')
+    fi
+    _shtab_upcall_service_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_upcall_service_options
+
+  case $state in
+    service)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_upcall_service-$line[1]:"
+      case $line[1] in
+        install) _arguments -C -s $_shtab_upcall_service_install_options ;;
+        status) _arguments -C -s $_shtab_upcall_service_status_options ;;
+        uninstall) _arguments -C -s $_shtab_upcall_service_uninstall_options ;;
       esac
   esac
 }

@@ -14,20 +14,24 @@ from urllib.parse import quote
 
 import msgspec
 
+import upcall
 from upcall.clock import SystemClock
-from upcall.hub.store import files, migrate, read, retention
+from upcall.hub.store import epoch, erase, files, migrate, read, retention
 from upcall.hub.store.errors import StoreError, corrupt, explained
 from upcall.hub.store.known import KnownIds
 from upcall.hub.store.rows import Mask, RowWriter
 from upcall.model.effects import Write
 from upcall.model.platform import LoginKept
 from upcall.model.rows import AskRow, NoticeRow, SessionRow, Snapshot
+from upcall.model.text import visible
+from upcall_discovery.paths import PathProblem
 
 T = TypeVar("T")
 Work = Callable[[RowWriter, sqlite3.Connection], None]
 
 BUSY_TIMEOUT_MS: Final = 5000
 CHECKPOINT_PATIENCE_MS: Final = 50
+ERASING_PATIENCE_MS: Final = 2000
 # The log is moved into the database when it has grown to about 4 MiB, or nothing is written
 # for a while. SQLite's own threshold stands behind, for when readers kept us from it.
 CHECKPOINT_PAGES: Final = 1024
@@ -48,6 +52,17 @@ class _Job:
     vacates: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """That the file is this computer's newest is looked at, and noted beside it.
+
+    Attributes:
+        machine: this computer, as `epoch.machine_id` tells it.
+    """
+
+    machine: str
+
+
 class Store:
     """The hub's rows on disk. One process, one event loop, one `Store` for a file.
 
@@ -58,10 +73,22 @@ class Store:
     Attributes:
         commits: transactions made for callers since it was opened.
         checkpoints: times that the log was moved into the database.
+        migrated_from: backup of the file as it was before it was migrated just now, if it was.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, writer: RowWriter) -> None:
+    def __init__(
+        self,
+        path: str,
+        connection: sqlite3.Connection,
+        writer: RowWriter,
+        *,
+        migrated_from: str | None = None,
+        guarded: bool = False,
+    ) -> None:
         self.path = path
+        self.migrated_from = migrated_from
+        self._guarded = guarded
+        self._noted: epoch.Mark | None = None
         self.commits = 0
         self.checkpoints = 0
         self._connection = connection
@@ -72,6 +99,7 @@ class Store:
         self._failure: StoreError | None = None
         self._closed = False
         self._log_pages = 0
+        self._log_left = False
         self._reader_connection: sqlite3.Connection | None = None
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
@@ -85,6 +113,7 @@ class Store:
         max_pages: int | None = None,
         mask: Mask = str,
         scripts: dict[int, str] | None = None,
+        guard: Guard | None = None,
     ) -> "Store":
         """Open the database, after making or migrating it. Blocks; call it before the loop.
 
@@ -95,6 +124,7 @@ class Store:
             max_pages: the file never grows beyond this many pages of 4 KiB.
             mask: masks credentials in the text of asks that are closed, and in the audit.
             scripts: the numbered schema scripts, for tests of migrations.
+            guard: refuse a file that is not this computer's newest.
 
         Raises:
             StoreError: it cannot be used; see there for the codes.
@@ -107,16 +137,22 @@ class Store:
             identity = files.secure(path)
             connection = _connect(path, "rw")
             files.still(path, identity)
-            head = _prepare(connection, path, scripts or migrate.steps(), max_pages)
+            head, kept = _prepare(
+                connection, path, scripts or migrate.steps(), max_pages, guard
+            )
         except StoreError:
             _close(connection)
             raise
+        except PathProblem as error:
+            _close(connection)
+            raise StoreError(error.msg, code=error.code, recover=error.recover) from error
         except (sqlite3.Error, OSError) as error:
             _close(connection)
             raise explained(error, path) from error
         finally:
             os.umask(umask)
-        return cls(path, connection, RowWriter(connection, mask, head))
+        writer = RowWriter(connection, mask, head)
+        return cls(path, connection, writer, migrated_from=kept, guarded=guard is not None)
 
     def snapshot(self, now_ms: int | None = None) -> Snapshot:
         """Return the open rows. Blocks; call it before the loop.
@@ -180,6 +216,48 @@ class Store:
             vacates=True,
         )
 
+    async def forgettable(self, wanted: erase.Wanted) -> erase.Forgotten:
+        """Return what *wanted* fits; nothing is erased."""
+        return await self._read(lambda found: erase.find(found, wanted))
+
+    async def forget(self, wanted: erase.Wanted, now_ms: int) -> erase.Forgotten:
+        """Erase texts from the file and its log; the audit's lines stay.
+
+        Raises:
+            StoreError: as for `commit`; `store_busy` if the log could not be emptied, since
+                another program reads the database. It is tried again later.
+        """
+        found = erase.Forgotten()
+
+        def work(writer: RowWriter, connection: sqlite3.Connection) -> None:
+            nonlocal found
+            found = erase.forget(connection, writer, wanted, now_ms)
+
+        await self._do(work, 0, vacates=True)
+        if self._log_left:
+            raise StoreError(
+                f"the texts are erased, but {visible(self.path)}-wal still holds them, "
+                "because another program reads the database",
+                code="store_busy",
+                recover="end that program, then repeat the command",
+            )
+        return found
+
+    async def has_conversation(self, key: str) -> bool:
+        """Tell whether any session was ever in this conversation."""
+        return await self._read(lambda found: erase.has_conversation(found, key))
+
+    async def note_head(self) -> None:
+        """Note beside the file how far it has come, if that is news."""
+        if self._guarded:
+            await self._read(self._note)
+
+    def _note(self, connection: sqlite3.Connection) -> None:
+        mark = epoch.current(connection)
+        if mark != self._noted:
+            epoch.write(self.path, mark)
+            self._noted = mark
+
     async def closed_asks(self, before_ms: int | None, limit: int) -> list[AskRow]:
         """Return asks that closed before *before_ms* (None: any), newest first."""
         return await self._read(lambda found: read.closed_asks(found, before_ms, limit))
@@ -240,6 +318,11 @@ class Store:
             self._jobs.put(None)
         self._thread.join()
         self._readers.shutdown()
+        if self._guarded and self._failure is None:
+            # The disk may be full; what was noted before stays true.
+            with suppress(sqlite3.Error, OSError, PathProblem):
+                self._note(self._connection)
+            self._guarded = False
         if self._reader_connection is not None:
             self._reader_connection.close()
             self._reader_connection = None
@@ -288,8 +371,13 @@ class Store:
             if batch:
                 self._carry_out(batch)
                 vacates = any(job.vacates for job in batch)
+                if not vacates:
+                    _wake(batch, self._failure)
                 if vacates or self._log_pages >= CHECKPOINT_PAGES:
-                    self._checkpoint("TRUNCATE" if vacates else "PASSIVE")
+                    self._checkpoint("TRUNCATE" if vacates else "PASSIVE", patient=vacates)
+                if vacates:
+                    # Who has something erased hears of it when the log holds it no more.
+                    _wake(batch, self._failure)
             elif open_:
                 self._checkpoint("TRUNCATE")
         if self._failure is None:
@@ -323,7 +411,6 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 self._failure = explained(error, self.path)
                 self._failure.__cause__ = error
-        _wake(batch, self._failure)
 
     def _transact(self, batch: list[_Job]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -335,15 +422,17 @@ class Store:
         self._log_pages += _PAGES_PER_COMMIT
         self._log_pages += sum(job.rows for job in batch) // _ROWS_PER_PAGE
 
-    def _checkpoint(self, mode: str) -> None:
+    def _checkpoint(self, mode: str, *, patient: bool = False) -> None:
         self._log_pages = 0
+        self._log_left = patient
         if self._failure is not None:
             return
         run = self._connection.execute
+        patience_ms = ERASING_PATIENCE_MS if patient else CHECKPOINT_PATIENCE_MS
         # A log that could not be moved is no loss, and the next time will do; if the disk is
         # full, a commit will say so.
         with suppress(sqlite3.Error):
-            run(f"PRAGMA busy_timeout = {CHECKPOINT_PATIENCE_MS}")
+            run(f"PRAGMA busy_timeout = {patience_ms}")
             try:
                 (busy, _, _) = run(f"PRAGMA wal_checkpoint({mode})").fetchone()
             finally:
@@ -352,6 +441,7 @@ class Store:
                 # A reader is in the way; try again when it is quiet.
                 self._log_pages = 1
                 return
+            self._log_left = False
             self.checkpoints += 1
             # The first commit to a fresh log costs a second fsync, for the log's header. Let
             # it be this one, and not that of somebody who waits.
@@ -396,17 +486,28 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _prepare(
-    connection: sqlite3.Connection, path: str, scripts: dict[int, str], max_pages: int | None
-) -> bytes:
-    """Check, migrate and set up the writer's connection; return the audit's head."""
+    connection: sqlite3.Connection,
+    path: str,
+    scripts: dict[int, str],
+    max_pages: int | None,
+    guard: Guard | None,
+) -> tuple[bytes, str | None]:
+    """Check, migrate and set up the writer's connection.
+
+    Returns:
+        The audit's head, and where the file as it was before a migration is kept.
+    """
     if max_pages is not None:
         connection.execute(f"PRAGMA max_page_count = {max_pages:d}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
     _check_end(connection, path)
-    migrate.migrate(connection, path, scripts)
+    kept = migrate.migrate(connection, path, scripts)
+    if guard is not None:
+        epoch.check(connection, path, guard.machine)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreError(
@@ -414,7 +515,9 @@ def _prepare(
             recover="set XDG_STATE_HOME to a folder on another local disk",
         )
     _mark(connection, "open")
-    return read.audit_head(connection)
+    if epoch.meta(connection, "version") != upcall.__version__:
+        epoch.set_meta(connection, "version", upcall.__version__)
+    return read.audit_head(connection), kept
 
 
 def _check_end(connection: sqlite3.Connection, path: str) -> None:
@@ -436,11 +539,7 @@ def _check_end(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _mark(connection: sqlite3.Connection, end: str) -> None:
-    connection.execute(
-        "INSERT INTO meta (name, value) VALUES ('end', ?)"
-        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (end,),
-    )
+    epoch.set_meta(connection, "end", end)
 
 
 def _close(connection: sqlite3.Connection | None) -> None:

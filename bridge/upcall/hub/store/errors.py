@@ -1,8 +1,8 @@
 """What can go wrong with the store, in words for the person who runs the hub."""
 
-import errno
 import sqlite3
 
+from upcall.hub.room import how_to_make_room, is_full, is_limited
 from upcall.model.errors import HubError
 from upcall.model.text import visible
 
@@ -40,14 +40,21 @@ def explained(error: BaseException, path: str) -> StoreError:
     """Return what *error*, raised while *path* was used, means for a person."""
     shown = visible(path)
     code = getattr(error, "sqlite_errorcode", 0) or 0
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if is_full(error):
         code = sqlite3.SQLITE_FULL
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             return StoreError(
                 f"no room is left for {shown}; what was kept before is intact",
                 code="store_full",
-                recover="free some space on this disk, then start the hub again",
+                recover=how_to_make_room(error),
+            )
+        case sqlite3.SQLITE_IOERR if is_limited():
+            # SQLite does not tell a file that may not grow from a broken disk.
+            return StoreError(
+                f"{shown} could not be written: {visible(str(error))}",
+                code="store_full",
+                recover=how_to_make_room(),
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return corrupt(path, str(error))

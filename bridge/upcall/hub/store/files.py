@@ -75,6 +75,27 @@ def still(path: str, identity: Identity) -> None:
         raise _foreign(path, "was replaced while it was opened")
 
 
+def copies(path: str) -> list[str]:
+    """Return the copies of the database that lie beside it: of migrations and restores."""
+    folder, name = os.path.split(path)
+    return sorted(
+        os.path.join(folder, entry)
+        for entry in os.listdir(folder)
+        if entry.startswith((f"{name}.before-", f"{name}.replaced-"))
+    )
+
+
+def sweep_copies(path: str, before_s: float) -> list[str]:
+    """Remove the copies that were made before *before_s* (epoch seconds); return them."""
+    removed = []
+    for copy in copies(path):
+        found = os.lstat(copy)
+        if stat.S_ISREG(found.st_mode) and found.st_mtime < before_s:
+            os.unlink(copy)
+            removed.append(copy)
+    return removed
+
+
 def check(found: os.stat_result, path: str) -> None:
     """Raise `StoreError` unless the status is that of a regular, private file of ours."""
     if stat.S_ISLNK(found.st_mode):

@@ -3,10 +3,12 @@
 import os
 import re
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import upcall
 from upcall.hub.store import files
 from upcall.hub.store.errors import StoreError, corrupt
 from upcall.model.text import visible
@@ -21,6 +23,7 @@ MIN_SQLITE: Final = (3, 37, 0)
 """STRICT tables."""
 
 _STEP: Final = re.compile(r"(\d{4})\.sql")
+_VERSION: Final = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
 def steps() -> dict[int, str]:
@@ -38,10 +41,27 @@ def latest() -> str:
     return (_SCHEMA / "latest.sql").read_text(encoding="utf-8")
 
 
-def migrate(connection: sqlite3.Connection, path: str, scripts: dict[int, str]) -> None:
+def migrate(
+    connection: sqlite3.Connection,
+    path: str,
+    scripts: dict[int, str],
+    *,
+    version: str = upcall.__version__,
+    keeps_backup: bool = True,
+) -> str | None:
     """Bring the database to the newest of *scripts*, with a backup of an older one before.
 
     Nothing is changed before it is known to be ours and not newer.
+
+    Args:
+        connection: the writer's.
+        path: the database.
+        scripts: the numbered steps.
+        version: of this program, after which the backup is named.
+        keeps_backup: False for a copy, whose original stays.
+
+    Returns:
+        Path of the backup, if there was anything to migrate.
 
     Raises:
         StoreError: `store_foreign`, `store_newer`, `store_corrupt`, `sqlite_too_old`.
@@ -54,32 +74,58 @@ def migrate(connection: sqlite3.Connection, path: str, scripts: dict[int, str]) 
             recover="use a Python that comes with SQLite 3.37 or newer",
         )
     target = max(scripts)
-    application, version, objects = _header(connection)
-    if application == 0 and version == 0 and objects == 0:
-        _run(connection, latest(), target, initial=True)
-        return
+    application, schema, objects = _header(connection)
+    if application == 0 and schema == 0 and objects == 0:
+        _run(connection, latest(), target, version, initial=True)
+        return None
     if application != APPLICATION_ID:
         raise StoreError(
             f"{visible(path)} is the database of another program",
             code="store_foreign",
             recover=f"move {visible(path)} away, then start the hub again",
         )
-    if version > target:
-        raise StoreError(
-            f"{visible(path)} has schema {version}, and this upcall knows schema {target}",
-            code="store_newer",
-            recover=(
-                "a newer upcall wrote it: upgrade with 'pip install --upgrade upcall', or "
-                f"go back to {visible(path)}.before-{target} if that file exists"
-            ),
-        )
-    if version not in scripts:
-        raise corrupt(path, f"its schema number is {version}")
-    if version < target:
-        backup(connection, f"{path}.before-{version}")
-        for number, script in scripts.items():
-            if number > version:
-                _run(connection, script, number, initial=False)
+    if schema > target:
+        raise newer(connection, path, schema, target)
+    if schema not in scripts:
+        raise corrupt(path, f"its schema number is {schema}")
+    if schema == target:
+        return None
+    kept = f"{path}.before-{version}" if keeps_backup else None
+    if kept is not None:
+        backup(connection, kept)
+    for number, script in scripts.items():
+        if number > schema:
+            _run(connection, script, number, version, initial=False)
+    return kept
+
+
+def newer(
+    connection: sqlite3.Connection, path: str, schema: int, target: int | None = None
+) -> StoreError:
+    """Return the error for a database that a newer program has written."""
+    known = max(steps()) if target is None else target
+    written = _written_by(connection)
+    by = f"upcall {visible(written)}" if written else "a newer upcall"
+    remedy = "upgrade with 'pipx upgrade upcall' or 'pip install --upgrade upcall'"
+    before = f"{path}.before-{written}"
+    if written and _VERSION.fullmatch(written) and os.path.isfile(before):
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(os.stat(before).st_mtime))
+        remedy += f", or: upcall hub restore {visible(before)} (loses asks since {since})"
+    return StoreError(
+        f"{visible(path)} is from {by}: it has schema {schema}, and this upcall "
+        f"({upcall.__version__}) knows schema {known}",
+        code="store_newer",
+        recover=remedy,
+    )
+
+
+def _written_by(connection: sqlite3.Connection) -> str | None:
+    # Nothing is certain of tables that we do not know yet.
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE name = 'schema_by'").fetchone()
+    except sqlite3.Error:
+        return None
+    return str(row[0]) if row is not None else None
 
 
 def backup(connection: sqlite3.Connection, path: str) -> None:
@@ -121,11 +167,19 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
     return application, version, objects
 
 
-def _run(connection: sqlite3.Connection, script: str, version: int, *, initial: bool) -> None:
+def _run(
+    connection: sqlite3.Connection, script: str, schema: int, version: str, *, initial: bool
+) -> None:
     mark = f"PRAGMA application_id = {APPLICATION_ID};" if initial else ""
+    # Which program made the tables as they are: an older one names it, and its backup.
+    by = version if _VERSION.fullmatch(version) else ""
+    noted = (
+        f"INSERT INTO meta (name, value) VALUES ('schema_by', '{by}')"  # noqa: S608 - checked
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value;"
+    )
     try:
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{script}\n{mark}PRAGMA user_version = {version};\nCOMMIT;"
+            f"BEGIN IMMEDIATE;\n{script}\n{noted}{mark}PRAGMA user_version = {schema};\nCOMMIT;"
         )
     except BaseException:
         if connection.in_transaction:

@@ -41,8 +41,8 @@ _SESSION: Final = (
 _ASK: Final = (
     "SELECT a.public_id, s.session_id, a.action_id, a.state, a.body, a.revision, a.raised_ms,"
     " a.outcome, a.deadline_ms, a.deadline_boot_s, a.boot_id, a.held_s, a.handed_over,"
-    " a.rerun_key, a.answer, a.answered_by, a.resolved_by, a.closed_ms, a.note"
-    " FROM ask a JOIN session s ON s.id = a.session"
+    " a.rerun_key, a.answer, a.answered_by, a.resolved_by, a.closed_ms, a.note,"
+    " a.askers FROM ask a JOIN session s ON s.id = a.session"
 )
 _CLAIM: Final = (
     "SELECT a.public_id, c.operator, c.channel, c.inbound, c.reply_key, c.answer, c.declined,"
@@ -318,6 +318,7 @@ def _ask(row: Sequence[Any]) -> AskRow:
         resolved_by=row[16],
         closed_ms=row[17],
         note=row[18],
+        askers=tuple(row[19].split()),
     )
 
 

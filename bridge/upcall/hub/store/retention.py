@@ -5,15 +5,14 @@ from typing import Final
 
 import msgspec
 
+from upcall.hub.store.erase import NO_TEXT
 from upcall.hub.store.read import DAY_MS
 from upcall.hub.store.rows import AUDIT_CUT, CHAIN_ENCODING
-from upcall.model.ask import AskSpec
 
 TEXT_DAYS: Final = 30
 AUDIT_DAYS: Final = 400
 INBOUND_KEPT_DAYS: Final = 7
 
-_NO_TEXT: Final = msgspec.json.encode(AskSpec(question="")).decode()
 _OLD_ASKS: Final = "(SELECT id FROM ask WHERE state = 'closed' AND closed_ms < ?)"
 
 
@@ -35,7 +34,7 @@ def retain(
     run(
         "UPDATE ask SET body = ?, answer = NULL, rerun_key = NULL, note = ''"
         " WHERE state = 'closed' AND closed_ms < ? AND body <> ?",
-        (_NO_TEXT, text_ms, _NO_TEXT),
+        (NO_TEXT, text_ms, NO_TEXT),
     )
     run(f"UPDATE claim SET answer = NULL WHERE ask IN {_OLD_ASKS}", (text_ms,))  # noqa: S608
     old_deliveries = (

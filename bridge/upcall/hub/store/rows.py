@@ -77,7 +77,7 @@ _ASK: Final = _upsert(
     "ask",
     "public_id session action_id state body revision raised_ms outcome deadline_ms"
     " deadline_boot_s boot_id held_s handed_over rerun_key answer answered_by resolved_by"
-    " closed_ms note",
+    " closed_ms note askers",
     "public_id",
     refs={"session": _SESSION_ID},
 )
@@ -264,6 +264,7 @@ class RowWriter:
                 row.resolved_by,
                 row.closed_ms,
                 note,
+                " ".join(row.askers),
             ),
         )
 
@@ -298,7 +299,7 @@ class RowWriter:
 
     def _delivery(self, row: DeliveryRow) -> None:
         # What was delivered is not needed again, and may hold what should not be kept.
-        body = b"" if row.state == "done" else row.body
+        body = b"" if row.state == "done" or row.secret else row.body
         self._run(
             _DELIVERY,
             (

@@ -49,7 +49,7 @@ CREATE TABLE ask (
     resolved_by TEXT,
     closed_ms INTEGER,
     note TEXT NOT NULL
-) STRICT;
+, askers TEXT NOT NULL DEFAULT '') STRICT;
 -- A session may ask again under the action id of an ask that is closed: another question.
 CREATE UNIQUE INDEX ask_action ON ask (session, action_id) WHERE state <> 'closed';
 CREATE INDEX ask_session ON ask (session);

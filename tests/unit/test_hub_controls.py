@@ -12,6 +12,7 @@ from fakes.clock import FakeClock
 from fakes.hub_rig import Heart, ask_id, asker
 from fakes.hub_shells import short_folder
 from upcall.hub.controls import CONFIRM_S, ControlRefused, Controls, Screens
+from upcall.hub.store.erase import Forgotten, Wanted
 from upcall.model.ask import AskSpec
 from upcall.model.errors import HubError, UpcallError, UsageError
 from upcall.model.events import AskRaised, CancelAsked, Took
@@ -57,6 +58,9 @@ class Desk(Heart):
         self.inbox: SignsIn | None = None
         self.root_changes: list[tuple[str, bool]] = []
         self.stopped = ""
+        self.begun = ""
+        self.outdated = False
+        self.forgotten: Wanted | None = None
         self.controls = Controls(self)
 
     async def put(self, channel: str, inbound: Inbound) -> Receipt:
@@ -82,6 +86,17 @@ class Desk(Heart):
 
     def ask_to_stop(self, reason: str) -> None:
         self.stopped = reason
+
+    async def forget(self, wanted: Wanted) -> Forgotten:
+        self.forgotten = wanted
+        return Forgotten(asks=list(wanted.asks))
+
+    def begin_anew(self, reason: str) -> bool:
+        self.begun = reason
+        return True
+
+    def is_outdated(self) -> bool:
+        return self.outdated
 
     # --- what tests do ---
 
@@ -427,6 +442,30 @@ async def test_a_root_is_an_absolute_path(path: str | None) -> None:
             await hub.do("roots", action="add", path=path)
         assert "\x1b" not in caught.value.msg
         assert hub.root_changes == []
+
+
+async def test_a_newer_client_gets_a_hub_of_the_newer_version_on_disk_or_one_that_ends() -> (
+    None
+):
+    async with desk() as hub:
+        assert await hub.do("stop", reason="upgrade", again="upgrade") == {}
+        assert (hub.stopped, hub.begun) == ("upgrade", "")
+        hub.outdated = True
+        assert await hub.do("stop", reason="upgrade", again="upgrade") == {"again": True}
+        assert hub.begun == "upgrade"
+
+
+async def test_what_is_open_is_not_forgotten_and_what_is_closed_is() -> None:
+    async with desk() as hub:
+        await hub.asked()
+        with pytest.raises(ControlRefused) as caught:
+            await hub.do("forget", asks=[ask_id(1)])
+        assert caught.value.code == "ask_open"
+        hub.withdraw(1)
+        await hub.loop.settled()
+        found = await hub.do("forget", asks=[ask_id(1), ask_id(1)])
+        assert found["forgotten"]["asks"] == [ask_id(1)]
+        assert hub.forgotten == Wanted((ask_id(1),))
 
 
 async def test_status_reload_and_stop_are_the_hubs() -> None:

@@ -26,9 +26,19 @@ def connect(note: Callable[[str], None] | None = screen.err) -> HubLine:
         Failure: only `ask.sock` was brought here, as into a container: nothing is started.
         LineError: no hub could be had.
     """
+    require_control()
+    return ensure_hub(socket="control", note=note)
+
+
+def require_control() -> None:
+    """Refuse to go on where only `ask.sock` was brought, as into a container.
+
+    Raises:
+        Failure: a hub may well run, but not here.
+    """
     state = paths.state_dir()
     until = time.monotonic() + _APPEARS_WITHIN_S
-    while _has_only_ask(state):
+    while has_only_ask(state):
         # A hub that is just starting binds one after the other.
         if time.monotonic() >= until:
             raise Failure(
@@ -37,10 +47,10 @@ def connect(note: Callable[[str], None] | None = screen.err) -> HubLine:
                 "control_missing",
             )
         time.sleep(_PAUSE_S)
-    return ensure_hub(socket="control", note=note)
 
 
-def _has_only_ask(state: str) -> bool:
+def has_only_ask(state: str) -> bool:
+    """Tell whether this state folder was given a hub's `ask.sock` and nothing else of it."""
     if os.path.exists(paths.start_lock(state)):
         return False  # a hub was started here: it can be again
     return _is_there(state, "ask") and not _is_there(state, "control")

@@ -9,6 +9,7 @@ import time
 
 import upcall
 from upcall.cli import args, exits, screen, where
+from upcall.cli.control import has_only_ask
 from upcall.cli.doctor_system import after_reboot, windows
 from upcall.cli.finding import Finding
 from upcall.line import HubLine, LineError
@@ -284,6 +285,11 @@ def _sockets(state: str) -> list[str]:
 def _no_hub(state: str, err: LineError) -> Iterator[Finding]:
     if err.code != "hub_not_running":
         yield Finding("error", err.code, f"hub: {err.msg}", err.recover)
+        return
+    if has_only_ask(state):
+        yield Finding(
+            "ok", "hub", "only ask.sock is here: this place can ask, and nothing else"
+        )
         return
     left = read_hub_json(state)
     error = left.get("last_error")

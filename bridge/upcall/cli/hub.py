@@ -6,6 +6,7 @@ import os
 import time
 
 from upcall.cli import args, exits, screen
+from upcall.cli.control import require_control
 from upcall.cli.errors import Failure
 from upcall.line import HubLine, LineError, ensure_hub
 from upcall.line.errors import LOST_CODES
@@ -78,6 +79,7 @@ def run(argv: Sequence[str]) -> int:
     given = parser().read(argv)
     if given.action == "run":
         return _run(given.detached)
+    require_control()
     if given.action in {"backup", "restore", "adopt"}:
         from upcall.cli import stored
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import upcall
 from upcall.cli import asks, exits, screen, where
+from upcall.cli.control import has_only_ask
 from upcall.line import HubLine, LineError
 from upcall.line.start import is_newer
+from upcall_discovery import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +95,14 @@ def _next(found: list[dict[str, Any]]) -> list[str]:
 
 
 def _without_hub(err: LineError) -> None:
+    if has_only_ask(paths.state_dir()):
+        screen.out("only ask.sock is here: this place can ask, and nothing else")
+        screen.out("")
+        screen.out("next:")
+        screen.out('  upcall ask "Which colour?" -o red -o green')
+        screen.out("  upcall ask --help")
+        screen.out("  upcall confirm --help")
+        return
     if err.code == "hub_not_running":
         screen.out("no hub is running; the next question starts one")
     else:

@@ -51,7 +51,7 @@ class Places:
 
         A quarter, besides what the hub itself has open, is left to sessions and the inbox.
         """
-        total = max(32, min(limits.MAX_CLIENTS, (descriptors - 128) * 3 // 4))
+        total = max(32, min(limits.MAX_CLIENTS, (descriptors - 192) * 3 // 4))
         return cls(
             total=total,
             silent=min(limits.MAX_SILENT_CLIENTS, total // 2),

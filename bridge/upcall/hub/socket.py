@@ -26,6 +26,9 @@ __all__ = ["HubPort", "HubSockets"]
 
 KEEP_S: Final = 2.0
 _BACKLOG: Final = 1024
+# asyncio accepts as many at a time as it was told the backlog is, and each holds a descriptor
+# before anybody can refuse it.
+_AT_ONCE: Final = 32
 # File systems that hold no sockets say one of these.
 _NO_SOCKETS: Final = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.ENAMETOOLONG, errno.EROFS, errno.ENOSYS}
@@ -251,8 +254,9 @@ class HubSockets:
                     porter, self._buffer, max_queued_bytes=self._max_queued_bytes
                 ),
                 sock=sock,
-                backlog=_BACKLOG,
+                backlog=_AT_ONCE,
             )
+            sock.listen(_BACKLOG)
         except BaseException:
             sock.close()
             raise

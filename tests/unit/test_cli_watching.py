@@ -210,7 +210,7 @@ def test_watching_and_answering(home: "Home", hub: FakeHub) -> None:
         hub.screen()
         screen.wait_for("2 open questions")
         screen.type("\x1b[B")
-        screen.wait_for(lambda text: "\nSecond?" in text)
+        screen.wait_for(lambda text: "\n| Second?" in text)
         screen.type("\rno\r")
         hub.wait_until(lambda: hub.requests("answer"))
         screen.wait_for('Sam on inbox answered "no"')

@@ -348,7 +348,8 @@ def _differ(options: list[str]) -> None:
     seen: dict[str, str] = {}
     for label in options:
         other = seen.setdefault(fold(label), label)
-        if other is not label:
+        # Of labels beyond ASCII the hub says which characters it is that differ.
+        if other is not label and label.isascii() and other.isascii():
             raise Usage(
                 f"-o: {other!r} and {label!r} are the same label",
                 "labels are compared without regard to case and outer blanks",

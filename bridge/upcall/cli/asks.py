@@ -66,12 +66,13 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
     elif ask.get("held"):
         state = "held"
     question = screen.one_line(str(ask.get("question", "")), 300)
-    options = " / ".join(screen.one_line(str(o), 30) for o in (ask.get("options") or [])[:6])
+    labels = ask.get("labels_shown") or ask.get("options") or []
+    options = " / ".join(screen.one_line(str(label), 30) for label in labels[:6])
     answer = results.quote(ask)
     tail = f" = {answer}" if answer else f" [{options}]" if options else ""
     return (
         screen.one_line(str(ask.get("id", "?")), 20),
         state,
         screen.one_line(str(who), 24),
-        question + tail,
+        f"“{question}”{tail}",
     )

@@ -11,7 +11,7 @@ import fcntl
 import os
 import termios
 
-from upcall.cli import choose, screen
+from upcall.cli import choose, drawn, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,24 +205,18 @@ class Prompt:
 
 def question_lines(ask: dict[str, Any], columns: int) -> list[str]:
     """Return the question as it is drawn: everything from outside escaped and wrapped."""
-    from upcall.cli.cells import wrap
-
     room = max(20, columns - 1)
-    lines = wrap(screen.visible(str(ask.get("question", "")), newlines=True), room)
+    lines = drawn.quoted(str(ask.get("question", "")), room)
     detail = ask.get("detail")
     if detail:
-        more = [f"  {line}" for line in wrap(screen.visible(detail, newlines=True), room - 2)]
-        lines += more[:_DETAIL_LINES]
-        if len(more) > _DETAIL_LINES:
-            lines.append(f"  … {len(more) - _DETAIL_LINES} more lines, whole in the inbox")
-    options = [str(option) for option in ask.get("options") or []]
-    for index, label in enumerate(options):
-        suggested = "  (suggested by the program)" if ask.get("recommended") == index else ""
-        text = f"{screen.visible(label)}{suggested}"
-        first, *rest = wrap(text, room - 6)
-        lines.append(f"  {choose.number_of(index, options):>3} {first}")
-        lines += [f"      {line}" for line in rest]
-    lines.append(f"({_how(ask, bool(options))})")
+        more = drawn.quoted(f"\n{detail}", room)
+        lines += more[: _DETAIL_LINES + 1]
+        hidden = len(more) - _DETAIL_LINES - 1
+        if hidden > 0:
+            lines.append(f"  … {hidden} more lines, whole in the inbox")
+    lines += drawn.options(ask, room, with_details=False)
+    lines += drawn.warnings(ask, room)
+    lines.append(f"({_how(ask, bool(ask.get('options')))})")
     return lines
 
 

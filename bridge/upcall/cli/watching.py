@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from upcall.cli import asks, choose, results, screen, where
-from upcall.cli.cells import cut, pad, width_of, wrap
+from upcall.cli import asks, choose, drawn, results, screen, where
+from upcall.cli.cells import cut, pad, width_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -228,18 +228,12 @@ class Watching:
         if ask is None:
             return []
         lines = [_origin(ask), ""]
-        lines += wrap(screen.visible(str(ask.get("question")), newlines=True), columns)
+        lines += drawn.quoted(str(ask.get("question")), columns)
         if ask.get("detail"):
-            lines += ["", *wrap(screen.visible(ask["detail"], newlines=True), columns)]
+            lines += drawn.quoted(f"\n{ask['detail']}", columns)
         options = [str(option) for option in ask.get("options") or []]
-        details = ask.get("option_details") or []
-        tail = [""]
-        for index, label in enumerate(options):
-            mark = "  (suggested by the program)" if ask.get("recommended") == index else ""
-            number = choose.number_of(index, options)
-            tail += wrap(f"  {number:>3} {screen.visible(label)}{mark}", columns)
-            if index < len(details) and details[index]:
-                tail += wrap(f"      {screen.visible(details[index])}", columns)
+        tail = ["", *drawn.options(ask, columns, with_details=True)]
+        tail += drawn.warnings(ask, columns)
         if ask.get("multi") and len(options) > 1:
             tail.append(f"  several: e.g. {_several(options)}")
         if ask.get("note"):

@@ -13,6 +13,7 @@ from upcall.model.ask import AskSpec, Selection
 from upcall.model.errors import AmbiguousLabels, InvalidAsk, UpcallError
 from upcall.model.frames import ActionNeeded, Answer, Choice
 from upcall.model.ids import ActionId, Revision
+from upcall.model.lookalikes import alike, difference
 from upcall.model.text import (
     bare_label,
     code_points,
@@ -94,32 +95,28 @@ def _check_options(spec: AskSpec) -> None:
         )
     if not spec.options and not spec.free_text:
         raise InvalidAsk("options: there are none and words are not taken: no answer would fit")
-    folded: dict[str, str] = {}
-    bare: dict[str, str] = {}
     for place, label in enumerate(spec.options, 1):
         field = f"option {place}"
         _check_text(field, label, limits.MAX_LABEL_CHARS)
         # Not only \n: whatever ends a line somewhere would end the label there.
         if len(label.splitlines()) > 1 or label != label.rstrip("\r\n\v\f\x85\u2028\u2029"):
             raise InvalidAsk(f"{field}: is more than one line: {one_line(label)!r}")
-        seen = bare_label(label)
-        if not seen:
+        if not bare_label(label):
             raise InvalidAsk(
                 f"{field}: shows nothing; a label needs a visible character"
                 + (f" ({code_points(label)})" if label else "")
             )
-        for known, key in ((folded, fold_label(label)), (bare, seen)):
-            if key in known:
-                raise AmbiguousLabels(
-                    "options: a person could not tell these two apart:"
-                    f" {_spelled(known[key])} and {_spelled(label)}",
-                    recover="Give each option a label that looks different.",
-                )
-            known[key] = label
+    for index, others in alike(spec.options).items():
+        one, other = spec.options[index], spec.options[others[0]]
+        raise AmbiguousLabels(
+            "options: a person could not tell these two apart:"
+            f" {_spelled(one, other)} and {_spelled(other, one)}",
+            recover="Give each option a label that looks different.",
+        )
 
 
-def _spelled(label: str) -> str:
-    return f"{one_line(label)!r} ({code_points(label)})"
+def _spelled(label: str, other: str) -> str:
+    return f"{one_line(label)!r} ({difference(label, other)})"
 
 
 def _check_details(spec: AskSpec) -> None:
@@ -374,7 +371,9 @@ def _find_label(spec: AskSpec, text: str) -> int | None:
         if len(matches) == 1:
             return matches[0]
         if matches:
-            labels = " and ".join(repr(one_line(spec.options[i], 80)) for i in matches[:2])
+            labels = " and ".join(
+                f"{one_line(spec.options[index], 80)!r} (#{index + 1})" for index in matches[:2]
+            )
             raise InvalidAnswer(f"{one_line(text, 80)!r} fits two options: {labels}")
     return None
 

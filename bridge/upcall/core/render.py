@@ -16,6 +16,7 @@ from upcall.model.document import (
     Span,
 )
 from upcall.model.rows import AskRow, ClaimRow, SessionRow, TokenRow
+from upcall.model.shown import label_notes, label_shown, must_be_numbered
 from upcall.model.text import one_line, visible
 
 CHANGED: Final = (
@@ -203,7 +204,12 @@ def card(
     blocks: list[Block] = [Fields(_origin(session)), Quote(question)]
     if spec.detail:
         blocks.append(Code(visible(spec.detail, newlines=True)))
-    numbered = [f"{n}. {visible(label)}" for n, label in enumerate(spec.options, 1)]
+    numbered = [
+        f"{n}. {label_shown(label)}{f' ({note})' if note else ''}"
+        for n, (label, note) in enumerate(
+            zip(spec.options, label_notes(spec.options), strict=True), 1
+        )
+    ]
     state_line = state_words(row, claim)
     if row.state == "open":
         choices = _choices(row, tokens, can_decline=can_decline)
@@ -223,12 +229,15 @@ def _choices(row: AskRow, tokens: tuple[TokenRow, ...], *, can_decline: bool) ->
     spec = row.spec
     of_choice = {token.choice: token.token for token in tokens}
     details = spec.option_details or ("",) * len(spec.options)
+    numbered = must_be_numbered(spec.options)
     has_clock = row.deadline_ms is not None or row.held_s is not None
     return Choices(
         buttons=tuple(
             Button(
                 of_choice.get(str(index), str(index)),
-                visible(label),
+                f"{index + 1}. {label_shown(label)}"
+                if index in numbered
+                else label_shown(label),
                 visible(details[index], newlines=True),
                 suggested=index == spec.recommended and spec.ask_class == "question",
             )

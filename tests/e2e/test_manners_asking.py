@@ -103,7 +103,7 @@ def test_a_logout_that_takes_the_runtime_folder_leaves_the_hub_in_reach(home: Ho
     asking_one = home.start("ask", "Still there?", *OPTIONS)
     ask_id = asking_one.asked()
     pid = home.hub_pid()
-    # As the end of a login session without lingering does; at once, or the hub mends it meanwhile.
+    # As the end of a login session without lingering does; at once, before the hub mends it.
     gone = f"{home.path}/gone"
     os.rename(home.runtime_home, gone)
     shutil.rmtree(gone)

@@ -270,7 +270,7 @@ def test_two_asks_on_one_terminal_queue_and_never_mix(home: Home) -> None:
         screen.type("1\r")
         shown = screen.wait_for("ended 0 0")
     assert shown.count("> 2") == 1
-    assert shown.index("> 2") < shown.index(f"\n{other}") < shown.index("> 1")
+    assert shown.index("> 2") < shown.index(f"\n| {other}") < shown.index("> 1")
 
 
 def test_an_end_elsewhere_makes_room_beside_the_question_on_the_screen(home: Home) -> None:

@@ -279,6 +279,7 @@ def test_words_of_a_session_stay_words_everywhere(driver: webdriver.Chrome) -> N
         NoticeView(2, session.session_id, "attachment", text, now, "f1", SHOWN[2]),
     ]
     with inbox_on_thread(hub) as served:
+        driver.get("about:blank")  # what another page still asked for is over now
         traffic(driver)
         _open(driver, served)
         wait = WebDriverWait(driver, WAIT_S, 0.05)

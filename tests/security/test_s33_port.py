@@ -233,7 +233,12 @@ async def test_connections_that_bring_nothing_shut_nobody_out(kind: str) -> None
         opened = await _silent(port, 3 * MAX_CONNECTIONS, data)
         async with asyncio.timeout(10), client_of(inbox, signed_in=False) as late:
             late.cookie, late.key = page.cookie, page.key
-            assert (await late.get("/api/state")).status == 200
+            # The silent ones may still be coming in: then it is the one that has shown least.
+            statuses: list[int] = []
+            while not statuses:
+                with contextlib.suppress(aiohttp.ClientConnectionError):
+                    statuses.append((await late.get("/api/state")).status)
+            assert statuses == [200]
         # The page that was open stays open.
         ask = hub.raise_ask("still live?")
         async with asyncio.timeout(10):

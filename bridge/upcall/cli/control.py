@@ -51,7 +51,7 @@ def require_control() -> None:
 
 def has_only_ask(state: str) -> bool:
     """Tell whether this state folder was given a hub's `ask.sock` and nothing else of it."""
-    if os.path.exists(paths.start_lock(state)):
+    if os.path.exists(paths.start_lock(state)) or os.path.exists(paths.hub_lock(state)):
         return False  # a hub was started here: it can be again
     return _is_there(state, "ask") and not _is_there(state, "control")
 

@@ -37,7 +37,7 @@ demo: $(READY)
 	@$(PY) -P -m upcall demo $(ARGS)
 
 test: $(READY)
-	@$(PY) -m pytest -q -n $(WORKERS) -m 'not long' $(ARGS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m 'not long' $(ARGS)
 
 test-long: $(READY)
 	@$(PY) -m pytest -q -n $(WORKERS) $(ARGS)

@@ -136,7 +136,7 @@ def test_the_prompt_of_the_asker_shows_it_and_does_not_obey(home: Home, number: 
     text = SENDABLE[number]
     argv = [*UPCALL, "ask", f"Q {text}", "--detail", f"D {text}", "-o", "go", "-o", "stay"]
     with PtyScreen(argv, home.env) as screen:
-        screen.wait_for("#decline")
+        screen.wait_for(lambda shown: shown.rstrip().endswith("\n>"))
         raw = OURS.sub("", screen.raw.decode("utf-8", "surrogateescape"))
         assert clean(re.sub("[\r\u200d]", "", raw)), ascii(raw)
         screen.type("go\r")

@@ -73,9 +73,9 @@ def test_the_time_is_linear_whatever_the_text(part: str) -> None:
         text = part * (size // len(part))
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()  # what others do on the machine does not count
             mask(text)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     took(1000)

@@ -88,6 +88,42 @@ def test_it_does_nothing_else_and_says_where_that_is_done(box: Box, words: list[
     assert box.holds() == ["ask.sock"]
 
 
+def lent(home: Home, *words: str) -> Done:
+    """Run upcall where only a variable says where the socket is, and nothing can be written."""
+    path = Path(home.path, "lent.sock")
+    if not path.exists():
+        os.link(f"{home.state}/ask.sock", path)
+    done = subprocess.run(
+        [*UPCALL, *words],
+        env={"HOME": "/nonexistent", "UPCALL_ASK_SOCKET": str(path)},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_socket_may_lie_anywhere_if_a_variable_names_it(home: Home) -> None:
+    home.start_hub()
+    asked = lent(home, "ask", "From elsewhere?", *OPTIONS, "--no-wait")
+    assert asked.code == 0, asked
+    assert lent(home, "notify", "hello").code == 0
+    assert home.run("answer", asked.out.strip(), "yes").code == 0
+    waited = lent(home, "wait", asked.out.strip())
+    assert (waited.code, waited.out) == (0, "yes\n"), waited
+    refused = lent(home, "asks")
+    assert refused.code == 1, refused
+    assert "UPCALL_ASK_SOCKET" in refused.err or "can ask, and nothing else" in refused.err
+    home.kill_hub()
+    gone = lent(home, "ask", "Q?", "--no-wait")
+    assert gone.code == 1, gone
+    assert "lent.sock, and none is started here: this place can only ask" in gone.err
+    assert not Path("/nonexistent").exists()
+
+
 def test_it_says_what_it_is(box: Box) -> None:
     assert "this place can ask, and nothing else" in box.run().out
     assert "this place can ask, and nothing else" in box.run("doctor").out

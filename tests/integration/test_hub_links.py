@@ -3,15 +3,13 @@
 import asyncio
 import contextlib
 import os
-import subprocess
-import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
-from fakes.hub_shells import ManualClock, running, short_folder
+from fakes.hub_shells import ManualClock, running
 from fakes.links_bench import (
     TOKEN,
     ask,
@@ -32,7 +30,7 @@ from upcall.model.frames import (
     WireFrame,
     encode,
 )
-from upcall.model.ids import ActionId, ConnectionId, SessionId
+from upcall.model.ids import ActionId, ConnectionId
 from upcall.session.publish import make_record
 from upcall_discovery.publish import Publication
 from upcall_discovery.record import Record

@@ -1,6 +1,9 @@
 """S34: links, pipes, foreign owners, loose parents: refused or harmless, whatever the file."""
 
+import asyncio
+import grp
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -11,13 +14,19 @@ from typing import Final
 
 import pytest
 
-from fakes.home import UPCALL, Home, ended
+from fakes.home import UPCALL, Home, ended, limit_files
+from upcall.cli.errors import Failure
+from upcall.cli.service import Unit
+from upcall.cli.stored import _nobody_starts_one
 from upcall.config import load
-from upcall.hub import hub_json
+from upcall.hub import files, hub_json
+from upcall.hub import socket as hub_socket
+from upcall.hub.files import FileRefused, SessionFiles
 from upcall.hub.lock import HubLock
-from upcall.hub.store import epoch
+from upcall.hub.store import backup, epoch
 from upcall.hub.store.db import Store
-from upcall.model.errors import UpcallError
+from upcall.hub.upgrade import Handover
+from upcall.model.errors import HubError, UpcallError
 from upcall.secrets import read_secret
 from upcall_discovery import chain, paths
 from upcall_discovery.paths import PathProblem
@@ -48,6 +57,17 @@ def _lock(path: Path) -> object:
     return HubLock.acquire(str(path.parent), str(path.parent))
 
 
+def _starting(path: Path) -> object:
+    with _nobody_starts_one(str(path.parent)):
+        return None
+
+
+def _backup(path: Path, *, force: bool = False) -> object:
+    with tempfile.TemporaryDirectory(prefix="u") as made:
+        asyncio.run(Store.open(f"{made}/hub.db").close())
+        return backup.make(f"{made}/hub.db", str(path), force=force)
+
+
 OPENED: Final[dict[str, Callable[[Path], object]]] = {
     "hub.lock": _lock,
     "hub.db": lambda path: Store.open(str(path)),
@@ -62,8 +82,23 @@ OPENED: Final[dict[str, Callable[[Path], object]]] = {
         path.name, dir_fd=os.open(path.parent, os.O_RDONLY), path=str(path), append=True
     ),
     "private": lambda path: paths.read_private_file(str(path), 1000),
+    "start.lock": _starting,
+    "start.lock handed over": lambda path: Handover(detached=True, secrets={}).take_lock(
+        str(path.parent)
+    ),
+    "backup": _backup,
+    "backup forced": lambda path: _backup(path, force=True),
+    "upcall.service": lambda path: Unit.read(str(path)).text,
+    "upcall.service written": lambda path: Unit(str(path), None).write("new"),
+    "f" * 32: lambda path: files.SessionFiles(str(path.parent)).keep_copy(
+        "s-1", "0" * 32, str(path)
+    ),
     "written": lambda path: paths.write_private_file(str(path), b"new", sync=False),
 }
+
+
+# Whatever has the name is replaced; it is never opened.
+RENAMED: Final = {"written", "hub.json", "hub.db.epoch", "upcall.service written"}
 
 
 def symlink(path: Path, target: Path) -> None:
@@ -112,18 +147,88 @@ def test_nothing_put_in_a_files_place_is_used_or_changed(
     got: object = None
     try:
         got = OPENED[name](path)
-    except (UpcallError, PathProblem, OSError) as refused:
+    except (UpcallError, PathProblem, Failure, OSError) as refused:
         problem = refused
-    if isinstance(problem, UpcallError | PathProblem):
+    if isinstance(problem, UpcallError | PathProblem | Failure):
         assert path.name in problem.msg, problem.msg
         assert problem.recover, problem.msg
-    elif problem is None:
+    elif isinstance(problem, OSError):
+        # Nothing can be renamed onto a folder.
+        assert put is directory
+        assert problem.filename == str(path)
+    else:
         # A file that is renamed into place, or one that is only looked for.
-        assert got is None, got
-        if name in {"written", "hub.json", "hub.db.epoch"}:
+        assert not got, got
+        if name in RENAMED:
             assert stat.S_ISREG(path.lstat().st_mode)
             assert path.stat().st_ino != target.stat().st_ino
     assert target.read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("put", PUT)
+@pytest.mark.parametrize("name", ["ask.sock", "ask.sock~"])
+def test_what_is_in_a_sockets_place_is_left_alone_and_named(
+    folder: Path, name: str, put: Callable[[Path, Path], None]
+) -> None:
+    target = folder / "target"
+    target.write_bytes(PRECIOUS)
+    put(folder / name, target)
+    with pytest.raises(HubError) as refused:
+        hub_socket._bound(str(folder / "ask.sock"))
+    assert refused.value.code == "socket_path_taken"
+    assert name in refused.value.msg
+    assert refused.value.recover
+    assert target.read_bytes() == PRECIOUS
+    assert (folder / name).lstat()
+
+
+@pytest.mark.parametrize("put", PUT)
+def test_only_a_plain_file_of_ours_is_attached_by_its_path(
+    folder: Path, put: Callable[[Path, Path], None]
+) -> None:
+    target = folder / "target"
+    target.write_bytes(PRECIOUS)
+    put(folder / "out.png", target)
+    files = SessionFiles(str(folder / "state"))
+    with pytest.raises(FileRefused) as refused:
+        files.keep_copy("s-1", "0" * 32, str(folder / "out.png"))
+    assert "out.png" in refused.value.msg
+    assert files.read("s-1", "0" * 32) is None
+
+
+def test_a_file_in_a_folder_that_others_can_change_is_not_attached_by_its_path(
+    folder: Path,
+) -> None:
+    """They could put a link to something private there between two looks."""
+    shared = folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / "out.png").write_bytes(PRECIOUS)
+    files = SessionFiles(str(folder / "state"))
+    with pytest.raises(FileRefused) as refused:
+        files.keep_copy("s-1", "0" * 32, str(shared / "out.png"))
+    assert str(shared) in refused.value.msg
+    assert refused.value.recover
+    (folder / "out.png").write_bytes(PRECIOUS)
+    files.keep_copy("s-1", "0" * 32, str(folder / "out.png"))
+    assert files.read("s-1", "0" * 32) == PRECIOUS
+
+
+@pytest.mark.parametrize("link", ["files", "files/s-1"])
+def test_nothing_is_swept_or_removed_behind_a_symlink(folder: Path, link: str) -> None:
+    elsewhere = folder / "elsewhere" / "s-1"
+    elsewhere.mkdir(mode=0o700, parents=True)
+    (elsewhere / ("0" * 32)).write_bytes(PRECIOUS)
+    place = folder / "state" / link
+    place.parent.mkdir(mode=0o700, parents=True)
+    place.symlink_to(elsewhere if link.endswith("s-1") else elsewhere.parent)
+    files = SessionFiles(str(folder / "state"))
+    assert files.sweep(2**53) == 0
+    files.remove("s-1")
+    files.remove("..")
+    assert (elsewhere / ("0" * 32)).read_bytes() == PRECIOUS
+    with pytest.raises(PathProblem):
+        files.keep("s-1", "1" * 32, b"x")
 
 
 # --- the way to the file ---------------------------------------------------------------------
@@ -146,7 +251,11 @@ def given_away(parent: Path) -> None:
     "change",
     [loose, pytest.param(shared, marks=as_root), pytest.param(given_away, marks=as_root)],
 )
-@pytest.mark.parametrize("name", ["hub.lock", "hub.db", "hub.json", "config.toml", "token"])
+@pytest.mark.parametrize(
+    "name",
+    ["hub.lock", "start.lock", "hub.db", "hub.json", "config.toml", "token", "backup",
+     "upcall.service written", "f" * 32],
+)  # fmt: skip
 def test_a_way_that_somebody_else_can_change_is_refused_by_name(
     folder: Path, name: str, change: Callable[[Path], None]
 ) -> None:
@@ -154,11 +263,12 @@ def test_a_way_that_somebody_else_can_change_is_refused_by_name(
     inside = parent / "state"
     inside.mkdir(mode=0o700, parents=True)
     change(parent)
-    path = inside / name
-    if name in {"config.toml", "token"}:
+    path = inside / name.split(" ")[0]
+    if name in {"config.toml", "token", "f" * 32}:
         path.write_bytes(b"# x\n")
         path.chmod(0o600)
     problem: UpcallError | PathProblem | None = None
+    before = path.exists()
     try:
         OPENED[name](path)
     except (UpcallError, PathProblem) as refused:
@@ -166,7 +276,7 @@ def test_a_way_that_somebody_else_can_change_is_refused_by_name(
     assert problem is not None
     assert str(parent) in problem.msg
     assert problem.recover
-    assert os.listdir(inside) == ([name] if path.exists() else [])
+    assert os.listdir(inside) == ([path.name] if before else [])
 
 
 def test_a_sticky_folder_on_the_way_is_no_harm(folder: Path) -> None:
@@ -222,6 +332,36 @@ def test_a_swap_between_the_look_and_the_opening_changes_nothing(
     paths.write_private_file(str(mine / "file"), b"new", sync=False)
     assert os.listdir(theirs) == []
     assert (folder / "moved" / "file").read_bytes() == b"new"
+
+
+ACCOUNTS: Final = {"me": (1000, 1000), "you": (1001, 1001), "boss": (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("gid", "name", "members", "is_ours"),
+    [
+        (1000, "me", [], True),  # the private group of a system with umask 002
+        (1000, "me", ["me", "boss"], True),
+        (1000, "me", ["gone"], True),
+        (1000, "me", ["you"], False),
+        (2000, "team", ["me"], True),
+        (2000, "team", ["me", "you"], False),
+        (1001, "you", [], False),  # somebody's own group, though it lists nobody
+        (1001, "you", ["me"], False),
+    ],
+)
+def test_a_group_is_ours_alone_only_if_nobody_else_is_in_it_by_any_way(
+    monkeypatch: pytest.MonkeyPatch, gid: int, name: str, members: list[str], is_ours: bool
+) -> None:
+    accounts = {
+        who: pwd.struct_passwd((who, "x", uid, first, "", "/", "/bin/sh"))
+        for who, (uid, first) in ACCOUNTS.items()
+    }
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group((name, "x", gid, members)))
+    monkeypatch.setattr(pwd, "getpwall", lambda: list(accounts.values()))
+    monkeypatch.setattr(pwd, "getpwnam", accounts.__getitem__)
+    assert chain._has_no_other_member(gid) is is_ours
 
 
 # --- records ---------------------------------------------------------------------------------
@@ -289,6 +429,25 @@ def test_a_start_with_something_in_the_place_of_a_file_is_safe_and_in_words(
             assert pid is not None
             assert run(home.env, "hub", "stop").returncode == 0
             assert ended(pid, 10)
+
+
+def test_a_copy_that_finds_no_room_names_itself_and_what_to_do() -> None:
+    size_bytes = 20_000
+    with Home() as home:
+        home.start_hub()
+        target = f"{home.path}/copy"
+        done = subprocess.run(
+            [*UPCALL, "hub", "backup", target], env=home.env, cwd="/",
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
+            preexec_fn=limit_files(size_bytes),
+        )  # fmt: skip
+        assert done.returncode == 1, done
+        told, fix = done.stderr.strip().splitlines()
+        assert told == f"upcall: no room is left for {target}; nothing was written"
+        assert f"limit of {size_bytes} bytes" in fix
+        assert "ulimit -f" in fix
+        assert fix.endswith("then try again")
+        assert not [name for name in os.listdir(home.path) if "copy" in name]
 
 
 def test_the_descriptors_that_a_hub_holds_are_not_inherited() -> None:

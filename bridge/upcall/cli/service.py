@@ -304,15 +304,21 @@ class Unit:
             if err.errno not in {errno.ELOOP, errno.ENXIO}:
                 raise
             raise _unsafe(path, "is a symlink or no regular file") from None
-        with open(fd, "rb") as file:
-            found = os.fstat(file.fileno())
+        try:
+            found = os.fstat(fd)
             import stat
 
+            # A folder could not even be made a file object.
             if not stat.S_ISREG(found.st_mode):
                 raise _unsafe(path, "is no regular file")
             if found.st_uid != os.geteuid():
                 raise _unsafe(path, f"belongs to user {found.st_uid}")
-            data = file.read(_MAX_UNIT_BYTES)
+            if found.st_nlink > 1:
+                raise _unsafe(path, f"has {found.st_nlink} hard links")
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read(_MAX_UNIT_BYTES)
+        finally:
+            os.close(fd)
         return cls(path, data.decode("utf-8", "replace"))
 
     def check_may_replace(self, text: str, *, force: bool) -> None:

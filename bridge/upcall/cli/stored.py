@@ -175,8 +175,12 @@ def _swap(state: str, db_path: str, source: str) -> tuple[bool, Restored]:
 @contextmanager
 def _nobody_starts_one(state: str) -> Iterator[None]:
     """Hold the lock of those who start a hub; whoever asks meanwhile waits for it."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(paths.start_lock(state), flags, 0o600)
+    path = paths.start_lock(state)
+    folder = paths.open_private_dir(state)
+    try:
+        fd = paths.open_own_file(os.path.basename(path), dir_fd=folder, path=path)
+    finally:
+        os.close(folder)
     try:
         until = time.monotonic() + _START_LOCK_WITHIN_S
         while True:

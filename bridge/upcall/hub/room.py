@@ -17,12 +17,14 @@ def is_limited() -> bool:
     return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
 
 
-def how_to_make_room(error: BaseException | None = None) -> str:
-    """Return what a person can do so that files can be written again."""
+def how_to_make_room(
+    error: BaseException | None = None, *, then: str = "start the hub again"
+) -> str:
+    """Return what a person can do so that files can be written again, and what after that."""
     if is_limited() and not (isinstance(error, OSError) and error.errno in _FULL):
         limit_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         return (
             f"raise the limit of {limit_bytes} bytes on files (ulimit -f unlimited), or free "
-            "some space on this disk; then start the hub again"
+            f"some space on this disk; then {then}"
         )
-    return "free some space on this disk, then start the hub again"
+    return f"free some space on this disk, then {then}"

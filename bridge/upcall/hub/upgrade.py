@@ -70,10 +70,14 @@ class Handover:
         """Take the start lock, so that nobody starts another hub meanwhile; does disk work."""
         if self._lock >= 0:
             return True
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = paths.start_lock(state)
         try:
-            fd = os.open(paths.start_lock(state), flags, 0o600)
-        except OSError:
+            folder = paths.open_private_dir(state)
+            try:
+                fd = paths.open_own_file(os.path.basename(path), dir_fd=folder, path=path)
+            finally:
+                os.close(folder)
+        except (OSError, paths.PathProblem):
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

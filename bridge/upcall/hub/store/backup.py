@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
+from upcall.hub.room import how_to_make_room
 from upcall.hub.store import epoch, files, migrate, read
 from upcall.hub.store.errors import StoreError, corrupt, explained
 from upcall.model.text import visible
@@ -84,7 +85,7 @@ def make(
         finally:
             os.close(created)
         try:
-            copy(db_path, temporary, progress=progress)
+            copy(db_path, temporary, progress=progress, called=target)
             files.still(temporary, (found.st_dev, found.st_ino))
             facts = look(temporary)
             if facts.broken_at is not None:
@@ -101,11 +102,24 @@ def make(
     return replace(facts, path=target)
 
 
-def copy(db_path: str, target: str, *, progress: Callable[[], None] | None = None) -> None:
+def copy(
+    db_path: str,
+    target: str,
+    *,
+    progress: Callable[[], None] | None = None,
+    called: str | None = None,
+) -> None:
     """Copy what the database at *db_path* holds into the empty file *target*.
 
+    Args:
+        db_path: the database.
+        target: the file.
+        progress: called now and then while it works.
+        called: how to call *target* in words, if its name is only for now.
+
     Raises:
-        StoreError: there is none, or it cannot be read.
+        StoreError: there is none, it cannot be read, or there is no room for the copy
+            (`store_full`).
     """
     connection = open_source(db_path)
     try:
@@ -113,9 +127,21 @@ def copy(db_path: str, target: str, *, progress: Callable[[], None] | None = Non
             connection.set_progress_handler(_turning(progress), _STEPS_A_TURN)
         connection.execute("VACUUM INTO ?", (target,))
     except sqlite3.Error as error:
-        raise explained(error, db_path) from error
+        problem = explained(error, db_path)
+        if problem.code == "store_full":
+            # Nothing is written but the copy.
+            raise _no_room(called or target) from error
+        raise problem from error
     finally:
         connection.close()
+
+
+def _no_room(path: str) -> StoreError:
+    return StoreError(
+        f"no room is left for {visible(path)}; nothing was written",
+        code="store_full",
+        recover=how_to_make_room(then="try again"),
+    )
 
 
 def open_source(path: str) -> sqlite3.Connection:
@@ -251,7 +277,11 @@ def _check_target(name: str, folder: int, target: str, *, force: bool) -> None:
             recover="choose another name, or replace it with --force",
         )
     if found.st_uid != os.geteuid():
-        raise StoreError(f"{shown} is not yours; nothing was written", code="backup_exists")
+        raise StoreError(
+            f"{shown} belongs to user {found.st_uid}; nothing was written",
+            code="backup_exists",
+            recover="choose another name",
+        )
 
 
 def _put(temporary: str, name: str, folder: int, target: str, *, force: bool) -> None:

@@ -70,7 +70,14 @@ class _Walk:
         if not private:
             self._check()
         # The walk's own descriptor cannot be read from.
-        return os.open(".", DIRECTORY_FLAGS, dir_fd=self._here)
+        try:
+            return os.open(".", DIRECTORY_FLAGS, dir_fd=self._here)
+        except OSError as error:
+            # What another user has closed to us is told as theirs, not as a missing right.
+            owner = os.fstat(self._here).st_uid
+            if owner != os.geteuid() and (private or not _is_trusted(owner)):
+                raise foreign_folder(self._walked, owner, self._path) from error
+            raise OSError(error.errno, error.strerror, self._walked) from error
 
     def _open(self, name: str, *, make: bool, follow: bool) -> int:
         """Return a descriptor one step further, -1 where a symlink turned the way."""

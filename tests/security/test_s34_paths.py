@@ -2,6 +2,7 @@
 
 import asyncio
 import grp
+import json
 import os
 import pwd
 import stat
@@ -405,6 +406,46 @@ def test_a_folder_that_another_user_made_before_us_is_named_and_never_waited_for
         assert home.state in done.stderr
         assert "Traceback" not in done.stderr
         assert os.listdir(home.state) == []
+
+
+VICTIM: Final = 64_329
+AS_VICTIM: Final = """
+import os, sys
+from upcall_discovery import chain, paths  # before we may no longer read where they are
+import encodings.idna, grp, pwd, json
+os.setgroups([]); os.setgid(64329); os.setuid(64329)
+for attempt in (paths.runtime_dir, lambda: os.close(paths.open_private_dir(sys.argv[1]))):
+    try:
+        print(json.dumps(["used", attempt()]))
+    except paths.PathProblem as problem:
+        print(json.dumps([problem.code, problem.msg, problem.recover]))
+"""
+
+
+@as_root
+@pytest.mark.foreign_uid
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o777, 0o1777])
+def test_the_shared_places_folder_of_another_user_is_refused_by_name(mode: int) -> None:
+    taken = f"/tmp/upcall-{VICTIM}"
+    os.mkdir(taken)
+    try:
+        os.chown(taken, NOBODY, NOBODY)
+        os.chmod(taken, mode)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_VICTIM, taken], cwd="/", stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=10, check=False,
+            env={"HOME": "/", "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        for line in done.stdout.splitlines():
+            code, told, fix = json.loads(line)
+            assert code == "folder_foreign"
+            assert f"{taken} belongs to user {NOBODY}, not to {VICTIM}" in told
+            assert taken in fix
+        assert len(done.stdout.splitlines()) == 2
+        assert os.listdir(taken) == []
+    finally:
+        os.rmdir(taken)
 
 
 @pytest.mark.parametrize("name", ["hub.log", "start.lock", "hub.db", "hub.lock", "ask.sock"])

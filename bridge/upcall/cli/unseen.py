@@ -38,10 +38,11 @@ def typed(question: str) -> str:
         usual = termios.tcgetattr(fd)
         hidden = [*usual]
         hidden[3] &= ~termios.ECHO
-        os.write(fd, f"{question}\n(not shown) > ".encode())
         try:
-            # What was typed before was meant for something else.
+            # Before the prompt: whoever sees it may type at once, and is not shown. What was
+            # typed before was meant for something else.
             termios.tcsetattr(fd, termios.TCSAFLUSH, hidden)
+            os.write(fd, f"{question}\n(not shown) > ".encode())
             return _line(fd)
         finally:
             termios.tcsetattr(fd, termios.TCSANOW, usual)

@@ -10,8 +10,8 @@ SHELL := /bin/sh
 UV_VERSION := 0.13.9
 PYTHON ?=
 ARGS ?=
-# Two workers: the suite waits for processes more than it computes.
-WORKERS ?= 2
+# More workers than two cores: the suite waits for processes more than it computes.
+WORKERS ?= 3
 
 VENV := .venv
 PY := $(VENV)/bin/python

@@ -9,6 +9,7 @@ import time
 from upcall.answer import Answer
 from upcall.line import HubLine, LineError, ensure_hub, mint_ask_id
 from upcall.line.errors import LOST_CODES
+from upcall.model.given import check_given, checked_labels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _HUB_WITHIN_S = 10.0
 _RETRY_EVERY_S = 1.0
+# The same bound as the hub's, which would cost its imports; a test compares them.
+MAX_NAME_CHARS = 200
 
 
 def ask(
@@ -68,9 +71,16 @@ def ask(
         Declined, TimedOut, Cancelled, Unreachable, Superseded: there is no answer.
         HubError: there is no hub, and none could be started.
     """
-    if isinstance(options, str):
-        raise _invalid("options: is one text; give a list of labels")
-    options = list(options)
+    check_given(
+        {
+            "question": question, "detail": detail, "multi": multi,
+            "min_selected": min_selected, "max_selected": max_selected,
+            "free_text": free_text, "timeout_s": timeout_s, "default": default,
+            "permission": permission, "title": title, "session": session, "key": key,
+            "secret": secret,
+        }
+    )  # fmt: skip
+    options = checked_labels("options", options)
     spec: dict[str, Any] = {
         "id": mint_ask_id(),
         "question": question,
@@ -92,6 +102,10 @@ def ask(
     spec |= {name: value for name, value in more.items() if value is not None}
     _check_texts(question=question, detail=detail, default=default, recommended=recommended)
     _check_texts(title=title, session=session, key=key)
+    if key is not None:
+        if not key:
+            raise _invalid("key: is empty; it needs 1 to 200 characters")
+        _check_name("key", key)
     _check_timeout(timeout_s)
     if default is not None and timeout_s is None:
         raise _invalid("default: it answers for a time-out, and there is none; give timeout_s")
@@ -111,6 +125,11 @@ def _check_texts(**texts: object) -> None:
                 raise _invalid(
                     f"{field}: character {place} is U+{ord(char):04X}, which cannot be sent"
                 )
+
+
+def _check_name(field: str, name: str) -> None:
+    if len(name) > MAX_NAME_CHARS:
+        raise _invalid(f"{field}: has {len(name)} characters; the limit is {MAX_NAME_CHARS}")
 
 
 def _check_timeout(timeout_s: object) -> None:
@@ -136,6 +155,7 @@ def _asker(title: str | None, session: str | None) -> dict[str, Any]:
     found = {"program": program, "cwd": cwd}
     name = session if session is not None else os.environ.get("UPCALL_SESSION")
     if name:
+        _check_name("session" if session else "UPCALL_SESSION", name)
         found["name"] = name
     if title:
         found["title"] = title

@@ -14,6 +14,7 @@ from functools import partial
 import pytest
 
 from fakes.home import UPCALL, Home, ended, eventually, open_files
+from upcall.hub.foreground import HANDED
 
 
 @pytest.fixture
@@ -28,8 +29,10 @@ def home() -> Iterator[Home]:
 def test_of_two_hubs_started_at_once_exactly_one_lives_twenty_times_over(home: Home) -> None:
     winners = set()
     hub = ["/bin/sh", "-c", 'read go && exec "$0" "$@"', *UPCALL, "hub", "run"]
+    # As after the clean beginning, whose second interpreter is half of the time.
+    as_begun = {HANDED: "-"}
     for _ in range(20):
-        pair = [home.start_program(hub, stdin=True) for _ in range(2)]
+        pair = [home.start_program(hub, stdin=True, env=as_begun) for _ in range(2)]
         for one in pair:
             assert one.process.stdin is not None
             one.process.stdin.write(b"go\n")
@@ -243,7 +246,7 @@ def test_a_hub_with_an_open_ask_does_not_end() -> None:
         ask_id = home.hand_over("Slow?", "-o", "yes")
         pid = home.hub_pid()
         assert pid is not None
-        assert not ended(pid, 4.0)
+        assert not ended(pid, 2.5)
         assert home.run("answer", ask_id, "yes").code == 0
         assert ended(pid, 10)
         # What was answered is kept.
@@ -254,7 +257,7 @@ def test_a_hub_with_a_client_does_not_end() -> None:
     with Home(idle_exit_s=1) as home:
         pid = home.start_hub()
         with home.line():
-            assert not ended(pid, 4.0)
+            assert not ended(pid, 2.5)
         assert ended(pid, 10)
 
 

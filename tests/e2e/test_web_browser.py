@@ -333,9 +333,12 @@ def test_answered_cards_become_lines_below_what_is_open(stage: Stage, motion: st
         )
     )
     stage.state_is(second.id, "answered by kim on inbox")
+    # Nothing moves soon after a touch.
+    stage.pass_ms(3000)
     third = stage.in_hub(lambda hub: hub.raise_ask("New?"))
     stage.one(stage.card(third.id))
     assert stage.one("#ask-list > article").get_attribute("data-ask") == third.id
+    stage.pass_ms(6000)
     stage.until(lambda: len(stage.all("#settled-list li")) == 2, "two lines")
     assert len(stage.all("#ask-list > article")) == 1
     assert stage.one("#asks-title").text == "Questions (1)"
@@ -369,7 +372,7 @@ def test_without_a_websocket_the_page_fills_at_once_and_is_read_again(
     stage: Stage, broken: str
 ) -> None:
     ask = stage.in_hub(lambda hub: hub.raise_ask("First?"))
-    with stage.before_load(broken):
+    with stage.hasty(), stage.before_load(broken):
         stage.page.get(stage.call(stage.inbox.sign_in("link", None))["url"])
         assert "First?" in stage.one(stage.card(ask.id)).text
         assert not stage.one("#ask-loading").is_displayed()
@@ -395,14 +398,15 @@ def test_an_empty_page_says_that_it_loads(stage: Stage) -> None:
 
 def test_a_hub_that_stays_away_is_called_gone_and_may_come_back(stage: Stage) -> None:
     ask = stage.in_hub(lambda hub: hub.raise_ask())
-    stage.sign_in()
+    with stage.hasty():
+        stage.sign_in()
     banner = stage.one("#offline")
     with stage.offline():
         stage.until(lambda: "Nothing you press is sent" in banner.text, "the first words")
-        began = time.monotonic()
+        began = stage.page_ms()
         gone = "The hub is gone. If it was a demo, close this page."
         stage.until(lambda: banner.text == gone, "the last words")
-        assert time.monotonic() - began > 8
+        assert stage.page_ms() - began > 8000
     stage.live()
     assert not banner.is_displayed()
     stage.press(stage.card(ask.id, ".option"))

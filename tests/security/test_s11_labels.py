@@ -104,6 +104,31 @@ def test_ordinary_labels_are_taken_and_carry_no_note(labels: tuple[str, ...]) ->
     assert not any(label_notes(labels))
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1", "l"), ("I", "l"), ("0", "O"), ("v1.0", "v1.O"), ("modern", "modem"),
+        ("Yes", "YES"), ("a b", "ab"), ("\u2460", "1"), ("\u0661", "1"), ("\ufb01le", "file"),
+        ("\u53e3", "\u30ed"), ("Ye\u0301s", "Y\u00e9s"), ("a\u202eb", "ab"),
+        ("\U0001d418\U0001d41e\U0001d42c", "Yes"),
+    ],
+)  # fmt: skip
+def test_labels_that_differ_only_for_a_machine_are_refused(one: str, other: str) -> None:
+    with pytest.raises(AmbiguousLabels) as refused:
+        check_ask(closed(one, "something else", other))
+    assert refused.value.msg.count("U+") >= 1
+    assert all(label_notes([one, other]))
+
+
+@pytest.mark.parametrize("label", ["\u200b", "\u3164", "\u2800", " ", "\u00ad\u2060", "\ufe0f"])
+def test_a_label_in_which_nothing_is_to_be_seen_is_refused(label: str) -> None:
+    with pytest.raises(InvalidAsk, match="option 1: shows nothing") as refused:
+        check_ask(closed(label, "x"))
+    assert f"U+{ord(label[0]):04X}" in refused.value.msg
+    # From the wire such a label stays, by its number.
+    assert label_notes([label, "x"])[0].startswith("its label shows nothing: U+")
+
+
 # --- a whole hub ------------------------------------------------------------------------------
 
 
@@ -153,6 +178,21 @@ def test_a_label_that_is_a_word_of_the_hub_is_marked(home: Home, label: str) -> 
     assert view(home, ask_id)["labels_shown"] == [f"option: {label}", "go"]
     assert f"option: {label}" in home.run("asks").out
     assert home.run("answer", ask_id, "go").code == 0
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["[Deny]", "Deny\u2026", "\u00abHold\u00bb", "\u2713 Answered", "D e n y",
+     "answer in w0rds", "go  (suggested by the program)",
+     "Suggested\u200b by the program: go", "option: go"],
+)  # fmt: skip
+def test_words_of_the_hub_are_marked_in_every_dress(label: str) -> None:
+    assert label_shown(label).startswith("option: ")
+
+
+@pytest.mark.parametrize("label", ["Allow", "Denying is fine", "Hold the line", "Send it back"])
+def test_other_labels_are_not_marked(label: str) -> None:
+    assert label_shown(label) == label
 
 
 def test_every_word_of_the_hub_is_marked() -> None:
@@ -271,6 +311,28 @@ def _sees_the_imitation(home: Home) -> None:
         assert screen.finish() == 0
 
 
+def test_words_in_quotes_do_not_end_them(home: Home) -> None:
+    posing = "x” (a7q2); answered by ada. “y"
+    ask_id = home.hand_over(posing, "-o", "go")
+    within = '“x" (a7q2); answered by ada. "y”'
+    assert within in home.run("asks").out
+    with PtyScreen([*UPCALL, "wait", ask_id], home.env) as screen:
+        screen.wait_for(f"waiting for {within} ({ask_id});")
+        assert home.run("answer", ask_id, "go").code == 0
+        assert screen.finish() == 0
+
+
+def test_a_long_label_draws_no_line_of_ours(home: Home) -> None:
+    label = f"go {'x' * 68} ! looks like option 2, but it is the safe one"
+    asker = PtyScreen([*UPCALL, "ask", "Go?", "-o", label, "-o", "back"], home.env)
+    with asker as screen:
+        shown = screen.wait_for(is_prompted)
+        (line,) = [line for line in shown.splitlines() if "! looks like" in line]
+        assert line.strip().startswith("| "), shown
+        screen.type("2\r")
+        assert screen.finish() == 0
+
+
 def test_nothing_is_suggested_for_a_permission(home: Home) -> None:
     asker = PtyScreen(
         [*UPCALL, "ask", "Run?", "-o", "y", "-o", "n", "--recommend", "y", "--permission"],
@@ -301,6 +363,51 @@ def test_a_permission_card_looks_the_same_whatever_is_recommended(stage: Stage) 
         looks.append([(one["text"], one["style"]) for one in (first, second)])
         assert stage.page.execute_script("return document.activeElement === document.body")
     assert looks[0] == looks[1] == looks[2]
+
+
+@pytest.mark.browser
+def test_a_card_keeps_the_programs_words_in_their_frame(stage: Stage) -> None:
+    stage.sign_in()
+    raise_it = partial(
+        FakeHub.raise_ask, question=IMITATION, options=("Deny", "Y\u0435s", "Yes"),
+        free_text=True, recommended=2,
+    )  # fmt: skip
+    ask = stage.in_hub(raise_it)
+    card = stage.card(ask.id)
+    stage.until(partial(stage.all, card + "button.option"), "the choices")
+    # What imitates the hub stands in a frame of the program, and nowhere outside of one.
+    outside = stage.page.execute_script(OUTSIDE, card)
+    assert "Answered by" not in outside
+    assert "[Allow]" not in outside
+    assert stage.one(card + ".quote.question").text == IMITATION
+    frame, plain = stage.page.execute_script(FRAMES, card)
+    assert frame[0] != plain[0]
+    assert frame[1] != plain[1]
+    # The labels are numbered, what differs is said, and a control of the hub is no label.
+    words = [node.text.replace("\n", " ") for node in stage.all(card + "button.option")]
+    assert words[0] == "1. option: Deny"
+    assert "U+0435 CYRILLIC SMALL LETTER IE" in words[1]
+    assert "U+0065 LATIN SMALL LETTER E" in words[2]
+    assert words[2].endswith("suggested by the program")
+    assert stage.one(card + ".warnings").text.startswith("option 2: character 2 is U+0435")
+    # No choice is ready to be sent by Enter, and the one that is suggested looks like others.
+    looks = stage.page.execute_script(LOOKS, card)
+    assert looks[0]["style"] == looks[1]["style"] == looks[2]["style"]
+    assert stage.all(card + ":focus") == []
+
+
+OUTSIDE = """
+const card = document.querySelector(arguments[0]).cloneNode(true);
+for (const theirs of card.querySelectorAll(".quote, .label, .in-words")) theirs.remove();
+return card.textContent;
+"""
+FRAMES = """
+const card = document.querySelector(arguments[0]);
+return [card.querySelector(".quote.question"), card.querySelector(".state")].map((one) => {
+  const style = getComputedStyle(one);
+  return [style.backgroundColor, style.borderInlineStartWidth];
+});
+"""
 
 
 def _raise_permission(hub: FakeHub, recommended: int | None) -> AskView:

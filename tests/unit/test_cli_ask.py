@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fakes.hub_line import INBOX_UNSEEN, FakeHub, Refuse
+from upcall import blocking
+from upcall.cli import args
 from upcall.cli import ask as ask_command
+from upcall.hub import requests
 from upcall.model import limits
 
 if TYPE_CHECKING:
@@ -557,10 +560,41 @@ def test_a_usage_error_is_one_document_too(home: "Home") -> None:
 def test_bounds_are_those_of_the_model() -> None:
     assert ask_command.MAX_QUESTION_CHARS == limits.MAX_QUESTION_CHARS
     assert ask_command.MAX_DETAIL_BYTES == limits.MAX_DETAIL_BYTES
+    assert ask_command.MAX_DETAIL_JSON_BYTES == limits.MAX_DETAIL_JSON_BYTES
     assert ask_command.MAX_OPTIONS == limits.MAX_OPTIONS
     assert ask_command.MAX_LABEL_CHARS == limits.MAX_LABEL_CHARS
     assert ask_command.MIN_DEADLINE_S == limits.MIN_DEADLINE_S
     assert ask_command.MAX_DEADLINE_S == limits.MAX_DEADLINE_S
+    assert args.MAX_NAME_CHARS == requests.MAX_NAME_CHARS
+    assert blocking.MAX_NAME_CHARS == requests.MAX_NAME_CHARS
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "named"),
+    [
+        (("ask", "Q?"), ("--key", "k" * 201), "--key has 201 characters; the limit is 200"),
+        (("ask", "Q?"), ("--session", "\u00e9" * 300), "--session has 300 characters"),
+        (("ask", "Q?"), ("--key", ""), "--key is empty"),
+        (("confirm", "Q?"), ("--key", "k" * 201), "--key has 201 characters"),
+        (("confirm", "Q?"), ("--session", "s" * 201), "--session has 201 characters"),
+        (("notify", "Hi"), ("--session", "s" * 201), "--session has 201 characters"),
+        (("forget", "--yes"), ("--session", "s" * 1025), "the limit is 1024"),
+    ],
+)
+def test_a_name_that_is_too_long_is_named_with_its_limit(
+    home: "Home", hub: FakeHub, command: tuple[str, ...], option: tuple[str, ...], named: str
+) -> None:
+    done = home.run(*command, *option)
+    assert done.returncode == 2, done
+    assert named in done.stderr
+    assert not hub.requests("ask")
+
+
+def test_a_session_name_of_the_environment_is_named_as_such(home: "Home", hub: FakeHub) -> None:
+    home.env["UPCALL_SESSION"] = "s" * 201
+    done = home.run("ask", "Q?", "--no-wait")
+    assert (done.returncode, hub.requests("ask")) == (2, [])
+    assert "UPCALL_SESSION has 201 characters; the limit is 200" in done.stderr
 
 
 def test_twenty_askers_at_once_all_get_their_answer(home: "Home", hub: FakeHub) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from architecture.completion import scripts
-from fakes.hub_line import INBOX_UNSEEN, FakeHub, Refuse
+from fakes.hub_line import INBOX_UNSEEN, Client, FakeHub, Json, Refuse
 from fakes.pty_screen import PtyScreen
 from upcall.cli import COMMANDS
 from upcall_discovery import paths
@@ -228,6 +228,20 @@ def test_hub_status(home: "Home", hub: FakeHub) -> None:
     assert json.loads(home.run("hub", "start", "--json").stdout)["hub"]["pid"] == os.getpid()
     assert home.run("hub", "reload").stdout == "nothing has changed\n"
     assert len(hub.requests("reload")) == 1
+
+
+def test_starting_a_hub_waits_for_no_inbox_that_is_off(
+    home: "Home", hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = hub._op_status
+
+    def without_an_inbox(client: Client, request: Json) -> Json:
+        return {**real(client, request), "web_url": None, "channels": [], "adapters": []}
+
+    monkeypatch.setattr(hub, "_op_status", without_an_inbox)
+    done = home.run("hub", "start", "--json")
+    assert json.loads(done.stdout)["web_url"] is None
+    assert len(hub.requests("status")) == 1
 
 
 def test_without_a_hub_status_fails_and_stop_does_not(home: "Home") -> None:

@@ -126,7 +126,7 @@ def test_a_wait_on_a_terminal_says_what_for_and_prints_the_answer_once(
 ) -> None:
     ask_id = home.run("ask", "Ship it?", *OPTIONS, "--no-wait", "-q").stdout.strip()
     with on_terminal(home, "wait", ask_id) as screen:
-        screen.wait_for(f'waiting for "Ship it?" ({ask_id}); Ctrl-C leaves it open')
+        screen.wait_for(f"waiting for “Ship it?” ({ask_id}); Ctrl-C leaves it open")
         hub.answer(ask_id, 1)
         assert screen.finish() == 0
         assert "\nno\nSam on inbox, after " in screen.text()

@@ -8,6 +8,7 @@ import pytest
 
 from upcall.model import control, frames, schema
 from upcall.model.errors import MalformedFrame
+from upcall.model.ids import ActionId
 
 ROOT = Path(__file__).parents[2]
 VECTORS = json.loads((ROOT / "tests/golden/frames.json").read_text(encoding="utf-8"))
@@ -105,6 +106,38 @@ def test_a_bad_reply_names_its_action_and_token() -> None:
     with pytest.raises(frames.BadReply) as raised:
         frames.decode('{"type":"reply","id":"ask:1","answer":0,"token":7}')
     assert raised.value.token is None
+
+
+@pytest.mark.parametrize(
+    "answer", [r'"\ud800"', r'{"selected":["\uDC00\ud800"]}', r'"\ud83dx"']
+)
+def test_an_answer_with_a_lone_surrogate_is_a_bad_reply(answer: str) -> None:
+    text = f'{{"type":"reply","id":"ask:1","answer":{answer},"token":"t"}}'
+    for given in (text, text.encode()):
+        with pytest.raises(frames.BadReply) as raised:
+            frames.decode(given)
+        assert (raised.value.id, raised.value.token) == ("ask:1", "t")
+
+
+def test_a_surrogate_elsewhere_makes_no_other_token_or_action_of_it() -> None:
+    with pytest.raises(frames.BadReply) as raised:
+        frames.decode(r'{"type":"reply","id":"a","answer":"x","token":"t\ud800"}')
+    assert raised.value.token == "t\ufffd"
+    with pytest.raises(MalformedFrame) as unreadable:
+        frames.decode(r'{"type":"reply","id":"a\ud800","answer":"x","token":"t"}')
+    assert not isinstance(unreadable.value, frames.BadReply)
+
+
+def test_pairs_and_escaped_backslashes_are_no_lone_surrogates() -> None:
+    text = r'{"type":"reply","id":"a","answer":"\ud83d\ude00 \\ud800","token":"t"}'
+    assert frames.decode(text) == frames.Reply(
+        id=ActionId("a"), answer="\U0001f600 \\ud800", token="t"
+    )
+    # Also while another answer is looked at again.
+    again = r'{"type":"reply","id":"\ud83d\ude00\\ud800","answer":-1,"token":"t"}'
+    with pytest.raises(frames.BadReply) as raised:
+        frames.decode(again)
+    assert raised.value.id == "\U0001f600\\ud800"
 
 
 def test_sendable_replaces_each_lone_surrogate() -> None:

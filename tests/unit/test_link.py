@@ -56,6 +56,16 @@ def kinds(frames: Sequence[WireFrame]) -> list[type]:
     return [type(frame) for frame in frames]
 
 
+def test_an_answer_that_is_no_text_is_refused_as_an_answer() -> None:
+    made = link(ask("a"))
+    made.opened(ONE)
+    for token, reason in (("t", "invalid_answer"), ("x", "unauthorized")):
+        frame = rf'{{"type":"reply","id":"a","answer":"\ud800","token":"{token}"}}'
+        (back,) = made.received(ONE, frame).back
+        assert isinstance(back, ReplyRejected)
+        assert (back.id, back.reason) == ("a", reason)
+
+
 def test_an_ask_with_controls_is_shown_only_to_those_who_know_them() -> None:
     made = link(ask("a", NEXT))
     assert kinds(made.opened(ONE)) == [Hello, ActionUnavailable]

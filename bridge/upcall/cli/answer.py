@@ -93,7 +93,7 @@ def _answer_unseen(given: argparse.Namespace) -> int:
             "give either a VALUE, or --decline, or --hold, or --no-hold",
             "example: upcall answer a7q2 yes",
         )
-    words = unseen.typed(screen.one_line(str(found[0].get("question", "")), 200))
+    words = unseen.typed(screen.in_quotes(str(found[0].get("question", "")), 200))
     if not words:
         raise Failure("nothing was typed, so nothing was sent", code="invalid_answer")
     act = {"values": [words], "hidden": True, "revision": found[0].get("revision")}

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from upcall.cli.parsing import Parser as Parser
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# The same bound as the hub's, which would cost its imports; a test compares them.
+MAX_NAME_CHARS = 200
 _DURATION_FORM = "write a number with ms, s, m, h or d, also joined, such as 90s, 10m or 1h30m"
 
 
@@ -63,6 +65,23 @@ def usable(text: str, what: str) -> str:
         if char == "\0" or "\ud800" <= char <= "\udfff":
             found = "a NUL character" if char == "\0" else "bytes that are not UTF-8"
             raise Usage(f"{what}: {found} at character {index + 1}", "nothing was asked")
+    return text
+
+
+def name(text: str, what: str, limit_chars: int = MAX_NAME_CHARS) -> str:
+    """Return *text* if it can be a name that the hub keeps: 1 to *limit_chars* characters.
+
+    Raises:
+        Usage: it cannot; the message names *what*, the limit and the length.
+    """
+    usable(text, what)
+    if not text:
+        raise Usage(f"{what} is empty", code="invalid_ask")
+    if len(text) > limit_chars:
+        raise Usage(
+            f"{what} has {len(text)} characters; the limit is {limit_chars}",
+            code="invalid_ask",
+        )
     return text
 
 

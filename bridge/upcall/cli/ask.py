@@ -40,6 +40,7 @@ an answer."""
 # The same bounds as upcall.model.limits, which would cost its imports; a test compares them.
 MAX_QUESTION_CHARS = 8192
 MAX_DETAIL_BYTES = 256 * 1024
+MAX_DETAIL_JSON_BYTES = 768 * 1024
 MAX_OPTIONS = 100
 MAX_LABEL_CHARS = 200
 MIN_DEADLINE_S = 0.1
@@ -209,7 +210,7 @@ def asker(given: argparse.Namespace) -> dict[str, Any]:
         cwd = ""
     found = {"program": _program(), "cwd": cwd.encode("utf-8", "replace").decode()}
     if name:
-        found["name"] = args.usable(name, "--session")
+        found["name"] = args.name(name, "--session" if given.session else "UPCALL_SESSION")
     if given.title:
         found["title"] = args.usable(given.title, "--title")
     return found
@@ -278,7 +279,7 @@ def spec_of(given: argparse.Namespace) -> dict[str, Any]:
             else _one_of(given.default, options, "--default")
         )
     if given.key is not None:
-        ask["key"] = args.usable(given.key, "--key")
+        ask["key"] = args.name(given.key, "--key")
     if given.detail is not None:
         ask["detail"] = detail_of(given.detail)
     return ask
@@ -317,10 +318,15 @@ def timeout_of(text: str) -> float:
 
 def detail_of(text: str) -> str:
     """Return `--detail`, read from stdin if it is `-`."""
+    import json
+
     if text == "-":
-        return args.stdin_text("--detail", MAX_DETAIL_BYTES)
+        text = args.stdin_text("--detail", MAX_DETAIL_BYTES)
     args.usable(text, "--detail")
     _at_most(len(text.encode()), MAX_DETAIL_BYTES, "--detail", "bytes")
+    # Before the line to the hub is found too long, which names no field.
+    in_json = len(json.dumps(text, ensure_ascii=False).encode()) - 2
+    _at_most(in_json, MAX_DETAIL_JSON_BYTES, "--detail", "bytes in JSON, with its controls")
     return text
 
 

@@ -65,7 +65,7 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
         state = screen.one_line(str(ask.get("outcome")), 20)
     elif ask.get("held"):
         state = "held"
-    question = screen.one_line(str(ask.get("question", "")), 300)
+    question = screen.in_quotes(str(ask.get("question", "")), 300)
     labels = ask.get("labels_shown") or ask.get("options") or []
     options = " / ".join(screen.one_line(str(label), 30) for label in labels[:6])
     answer = results.quote(ask)
@@ -74,5 +74,5 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
         screen.one_line(str(ask.get("id", "?")), 20),
         state,
         screen.one_line(str(who), 24),
-        f"“{question}”{tail}",
+        f"{question}{tail}",
     )

@@ -102,7 +102,7 @@ def _spec_of(given: argparse.Namespace) -> dict[str, Any]:
     elif given.no_terminal or not os.isatty(2):
         spec["timeout_s"] = PIPE_TIMEOUT_S
     if given.key is not None:
-        spec["key"] = args.usable(given.key, "--key")
+        spec["key"] = args.name(given.key, "--key")
     if given.detail is not None:
         spec["detail"] = ask.detail_of(given.detail)
     return spec

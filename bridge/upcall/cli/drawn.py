@@ -37,9 +37,10 @@ def options(ask: dict[str, Any], columns: int, *, with_details: bool) -> list[st
         text = screen.visible(drawn)
         if ask.get("recommended") == index and ask.get("class") != "permission":
             text += "  (suggested by the program)"
-        first, *rest = wrap(text, max(10, columns - 6))
+        first, *rest = wrap(text, max(10, columns - 8))
         lines.append(f"  {choose.number_of(index, labels):>3} {first}")
-        lines += [f"      {line}" for line in rest]
+        # Behind a bar, or a long label could draw a note of ours below itself.
+        lines += [f"      {BAR}{line}" for line in rest]
         if index < len(notes) and notes[index]:
             lines += _noted(str(notes[index]), columns)
         if with_details and index < len(details) and details[index]:

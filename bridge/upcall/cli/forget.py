@@ -29,6 +29,8 @@ EPILOG = """examples:
 exit codes:
   0 done, or nothing to forget   1 failure   2 usage, no such question, or
   it is still open"""
+# A name has fewer; an id of another program's session may have so many.
+_MAX_SESSION_CHARS = 1024
 _DATE_FORMS = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -61,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     if given.asks:
         wanted["asks"] = [args.usable(one, "ASK") for one in given.asks]
     elif given.session is not None:
-        wanted["session"] = args.usable(given.session, "--session")
+        wanted["session"] = args.name(given.session, "--session", _MAX_SESSION_CHARS)
     else:
         wanted["before_ms"] = _before_ms(given.before)
     with control.connect() as line:

@@ -124,6 +124,8 @@ def _inbox_of(line: HubLine) -> str | None:
         status = line.request("status")
         if status.get("web_url"):
             return str(status["web_url"])
+        if not any(one.get("channel") == "web" for one in status.get("adapters") or []):
+            return None
         channels = status.get("channels") or []
         web = next((c for c in channels if c.get("name") == "web"), None)
         is_starting = not channels or (web is not None and web.get("reason") == "starting")

@@ -99,6 +99,12 @@ def one_line(text: str, limit_chars: int) -> str:
     return shown if len(shown) <= limit_chars else shown[: max(0, limit_chars - 1)] + "…"
 
 
+def in_quotes(text: str, limit_chars: int) -> str:
+    """Return words of a program on one line in quotes that it cannot close itself."""
+    inner = one_line(text, limit_chars).replace("“", '"').replace("”", '"')
+    return f"“{inner}”"
+
+
 def answer_text(text: str) -> str:
     """Return an answer as stdout gets it: no control characters but tab and newline."""
     if text.isascii() and text.isprintable():

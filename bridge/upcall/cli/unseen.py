@@ -23,7 +23,7 @@ def typed(question: str) -> str:
     """Return a line that a person types at /dev/tty; nothing of it appears there.
 
     Args:
-        question: what is asked, escaped, on one line.
+        question: what is asked, escaped, in quotes, on one line.
 
     Raises:
         Usage: there is no terminal to type at.

@@ -115,6 +115,6 @@ def _wait(ask_id: str, *, quiet: bool) -> dict[str, Any] | None:
 def _say_what(ask: dict[str, Any]) -> None:
     if sys.stderr is None or not sys.stderr.isatty():
         return
-    question = screen.one_line(str(ask.get("question", "")), 200)
+    question = screen.in_quotes(str(ask.get("question", "")), 200)
     ask_id = screen.one_line(str(ask.get("id", "?")), 40)
-    screen.err(f'waiting for "{question}" ({ask_id}); Ctrl-C leaves it open')
+    screen.err(f"waiting for {question} ({ask_id}); Ctrl-C leaves it open")

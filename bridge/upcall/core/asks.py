@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from upcall.model import limits
 from upcall.model.ask import AskSpec, Selection
 from upcall.model.errors import AmbiguousLabels, InvalidAsk, UpcallError
@@ -22,8 +24,9 @@ from upcall.model.text import (
     unpaired_surrogate_or_nul,
 )
 
-# What JSON makes of a text is at most six times as long; half of a frame is left to the rest.
-_MAX_SHOWN_BYTES: Final = limits.MAX_OUTBOUND_BYTES - 128 * 1024
+# JSON makes a control character six times as long. A frame also holds the question and the
+# labels, up to 166 KiB of them in JSON, and the same must fit into a line of the hub's socket.
+_MAX_SHOWN_BYTES: Final = limits.MAX_DETAIL_JSON_BYTES
 
 
 class InvalidAnswer(UpcallError):
@@ -126,22 +129,21 @@ def _check_details(spec: AskSpec) -> None:
             f"option_details: there are {len(details)} for {len(spec.options)} options"
         )
     size = shown = 0
+    field = "detail"
     for text in (*(() if spec.detail is None else (spec.detail,)), *(details or ())):
         _check_text("detail", text, limits.MAX_DETAIL_BYTES)
         size += len(text.encode())
-        shown += _json_size(text)
+        shown += len(msgspec.json.encode(text)) - 2
     if size > limits.MAX_DETAIL_BYTES:
         raise InvalidAsk(f"detail: has {size} bytes; the limit is {limits.MAX_DETAIL_BYTES}")
+    if spec.default is not None and not spec.options:
+        shown += len(msgspec.json.encode(spec.default)) - 2
+        field = "detail, default"
     if shown > _MAX_SHOWN_BYTES:
         raise InvalidAsk(
-            f"detail: takes {shown} bytes on the wire because of its control characters;"
+            f"{field}: takes {shown} bytes on the wire because of its control characters;"
             f" the limit is {_MAX_SHOWN_BYTES}"
         )
-
-
-def _json_size(text: str) -> int:
-    controls = sum(char < " " for char in text)
-    return len(text.encode()) + 5 * controls + text.count('"') + text.count("\\")
 
 
 def _check_bounds(spec: AskSpec) -> None:

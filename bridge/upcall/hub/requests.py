@@ -17,10 +17,10 @@ from upcall.model.text import fold_label, one_line, unpaired_surrogate_or_nul
 
 SocketKind: TypeAlias = Literal["ask", "control"]
 
-_MAX_NAME_CHARS: Final = 200
+MAX_NAME_CHARS: Final = 200
 _MAX_ID_CHARS: Final = 300
 
-_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_NAME_CHARS)]
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 _Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
 _Words: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
 

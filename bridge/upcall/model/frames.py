@@ -618,6 +618,11 @@ class _PeekedReply(msgspec.Struct, frozen=True):
 
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+# Every escape of a JSON text, so that a backslash that is itself escaped begins none. The
+# first group is a pair of surrogates, which is a character; the second one that is alone.
+_ESCAPE: Final = re.compile(
+    r"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder[Frame](Frame)
 _type_decoder: Final = msgspec.json.Decoder(Unknown)
@@ -669,10 +674,18 @@ def _peek(text: str | bytes | bytearray | memoryview) -> Unknown | None:
 
 def _peek_reply(text: str | bytes | bytearray | memoryview, why: str) -> BadReply | None:
     try:
-        peeked = _reply_decoder.decode(text)
+        peeked = _reply_decoder.decode(_without_lone_surrogates(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
+    if "\N{REPLACEMENT CHARACTER}" in peeked.id:
+        return None
     return BadReply(peeked.id, peeked.token if isinstance(peeked.token, str) else None, why)
+
+
+def _without_lone_surrogates(text: str | bytes | bytearray | memoryview) -> str:
+    """Return JSON that decodes although a text in it was none; what it says is not kept."""
+    whole = text if isinstance(text, str) else bytes(text).decode()
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found[2] else found[0], whole)
 
 
 def sendable(text: str) -> str:

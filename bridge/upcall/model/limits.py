@@ -16,6 +16,8 @@ MAX_RESOLVED_KEPT: Final = 256
 # An ask, on every way in.
 MAX_QUESTION_CHARS: Final = 8192
 MAX_DETAIL_BYTES: Final = 256 * 1024
+# The same text in JSON, where a control character takes six bytes.
+MAX_DETAIL_JSON_BYTES: Final = 768 * 1024
 MAX_OPTIONS: Final = 100
 MAX_LABEL_CHARS: Final = 200
 MIN_DEADLINE_S: Final = 0.1

@@ -40,7 +40,9 @@ _BEGINNINGS: Final = tuple(
     )
 )  # fmt: skip
 _MARK: Final = "option: "
-_DECORATION: Final = re.compile(r"^[\W_]+")
+# Words that the hub puts behind a label; a label has no such words of its own.
+_BEHIND: Final = bare_label("suggested by the program")
+_DECORATION: Final = re.compile(r"^[\W_]+|[\W_]+$")
 
 
 def label_shown(label: str) -> str:
@@ -53,6 +55,8 @@ def poses_as_hub(label: str) -> bool:
     """Tell whether *label* could be taken for a control or a state line of the hub."""
     bare = bare_label(label)
     if bare.startswith(_BEGINNINGS) or _DECORATION.sub("", bare).startswith(_BEGINNINGS):
+        return True
+    if _BEHIND in bare:
         return True
     return not _hub_looks().isdisjoint(looks(label) | looks(_DECORATION.sub("", label)))
 

@@ -63,6 +63,11 @@ def attachment(
                 path=str(path),
             )
         data = path.read_bytes()
+    except ValueError as exc:
+        raise UsageError(
+            f"{shown} cannot be read: a path has no NUL and no lone surrogate",
+            code="attachment_unreadable",
+        ) from exc
     except (OSError, RuntimeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "a loop of links"
         raise UsageError(

@@ -49,6 +49,7 @@ from upcall.model.frames import (
     sendable,
 )
 from upcall.model.frames import Answer as WireAnswer
+from upcall.model.given import check_given, checked_labels
 from upcall.model.ids import (
     ASK_ID_BYTES,
     TOKEN_BYTES,
@@ -337,9 +338,16 @@ class Session:
             Cancelled: the ask was withdrawn, or the session ended.
         """
         self._check_running()
-        if isinstance(options, str):
-            raise InvalidAsk("options: is one text; give a list of labels")
-        options = tuple(options)
+        check_given(
+            {
+                "question": question, "detail": detail, "multi": multi,
+                "min_selected": min_selected, "max_selected": max_selected,
+                "free_text": free_text, "recommended": recommended, "timeout_s": timeout_s,
+                "default": default, "permission": permission, "secret": secret,
+                "ask_id": ask_id,
+            }
+        )  # fmt: skip
+        labels = checked_labels("options", options)
         if default is not None and timeout_s is None:
             raise InvalidAsk(
                 "default: it answers for a time-out, and there is none; give timeout_s"
@@ -348,17 +356,21 @@ class Session:
         now_ms = self._now_ms()
         spec = AskSpec(
             question=question,
-            options=options,
+            options=labels,
             detail=detail,
             multi=multi,
             min_selected=min_selected,
             max_selected=max_selected,
-            free_text=not options if free_text is None else free_text,
-            recommended=recommended_index(options, recommended),
+            free_text=not labels if free_text is None else free_text,
+            recommended=recommended_index(labels, recommended),
             deadline_at_ms=_deadline(now_ms, timeout_s),
             default=default,
             ask_class="permission" if permission else "question",
-            option_details=None if option_details is None else tuple(option_details),
+            option_details=(
+                None
+                if option_details is None
+                else checked_labels("option_details", option_details)
+            ),
             secret=secret,
         )
         action = action_id_for(ask_id)
@@ -514,7 +526,9 @@ class Session:
         for name in fields:
             if name not in _CONTEXT_FIELDS:
                 known = ", ".join(sorted(_CONTEXT_FIELDS))
-                raise UsageError(f"context: there is no field {name!r}; there are {known}")
+                raise UsageError(
+                    f"context: there is no field {one_line(name)!r}; there are {known}"
+                )
         given = {name: sendable(text) for name, text in fields.items() if text is not None}
         self._endpoint.broadcast(ContextUpdate(session_id=self.session_id, **given))
 

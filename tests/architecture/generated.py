@@ -54,6 +54,13 @@ def _scripts() -> dict[str, str]:
     return scripts
 
 
+def _lookalikes(name: str) -> Callable[[], str]:
+    # Its facts are Unicode's, and what reads them from ICU need not be installed: checked is
+    # that nobody changed the table by hand.
+    path = str(Path(__file__).with_name("lookalikes.py"))
+    return lambda: str(runpy.run_path(path)["text"](name))
+
+
 def _run(*words: str) -> str:
     return subprocess.run(
         [sys.executable, "-m", *words], capture_output=True, text=True, timeout=60, check=True
@@ -68,6 +75,10 @@ FILES: Final[dict[str, Callable[[], str]]] = {
     **{
         f"bridge/upcall/cli/completions/upcall.{shell}": _completion(shell)
         for shell in ("bash", "zsh", "fish")
+    },
+    **{
+        f"bridge/upcall/model/{name}.py": _lookalikes(f"bridge/upcall/model/{name}.py")
+        for name in ("confusables", "scripts")
     },
 }
 

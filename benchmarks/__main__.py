@@ -4,13 +4,13 @@ import argparse
 import datetime
 import sys
 
-from benchmarks import bulk, command, durable, hub_costs, table, wire
+from benchmarks import bulk, command, durable, hub_costs, ledger, table, wire
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help="wire, durable, hub, bulk, command; default: all"
+        "names", nargs="*", help="wire, durable, ledger, hub, bulk, command; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds; writes nothing")
     args = parser.parse_args()
@@ -18,6 +18,7 @@ def main() -> int:
     parts = {
         "wire": lambda: wire.run(rounds),
         "durable": lambda: durable.run(rounds),
+        "ledger": lambda: ledger.run(rounds),
         "hub": lambda: hub_costs.run(rounds, idle_s=5 if args.quick else 60),
         "bulk": lambda: bulk.run(rounds),
         "command": lambda: command.run(rounds),

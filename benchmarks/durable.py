@@ -27,7 +27,7 @@ def _to_the_adapter(rounds: int) -> list[Row]:
         with hub(place, "record", "web-only") as child:
             ws = RawWebSocket(int(stock.line()))
             line = Line(place.state / "ask.sock")
-            floor = _Floor(place)
+            floor = Floor(place)
             # A program that asks again: its session is there already.
             line.ask(mint(), "Which version?", wait=False)
             for _ in range(50):
@@ -81,7 +81,7 @@ def _one(line: Line, child: Child) -> float:
     return (posted - start) / 1e9
 
 
-class _Floor:
+class Floor:
     """What the same disk takes for the least that durability can cost."""
 
     def __init__(self, place: Place) -> None:
@@ -126,7 +126,7 @@ def _many_at_once(rounds: int) -> list[Row]:
         with hub(place, "web-only") as child:
             del child
             lines = [Line(place.state / "ask.sock") for _ in range(100)]
-            floor = _Floor(place)
+            floor = Floor(place)
             _burst(lines)
             for _ in range(rounds):
                 ours = _burst(lines)

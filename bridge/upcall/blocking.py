@@ -9,11 +9,12 @@ import time
 from upcall.answer import Answer
 from upcall.line import HubLine, LineError, ensure_hub, mint_ask_id
 from upcall.line.errors import LOST_CODES
+from upcall.line.start import Again
 from upcall.model.given import check_given, checked_labels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Any
 
 _HUB_WITHIN_S = 10.0
@@ -39,10 +40,14 @@ def ask(
     session: str | None = None,
     key: str | None = None,
     secret: bool = False,
+    merge: bool = False,
+    tags: Collection[str] | None = None,
+    quiet: bool = False,
 ) -> Answer:
     """Ask a question and block until it is answered.
 
-    A line on stderr says how to answer if stderr is a terminal. Ctrl-C cancels the question.
+    If stderr is a terminal, a line there says where the question is and how it is answered,
+    or that nobody can see it. Ctrl-C cancels the question.
 
     Args:
         question: 1 to 8,192 characters.
@@ -61,6 +66,10 @@ def ask(
         key: asking again with the same key finds the same question and its answer.
         secret: the answer is words that are shown to nobody and kept nowhere; people type
             them in the inbox or at a terminal. Takes no options, default or key.
+        merge: equal questions of one session that are open at the same time are one card, and
+            one answer is for all of them, where the policy allows it; never permissions.
+        tags: what the session calls itself by, for routes; those of $UPCALL_TAGS if None.
+        quiet: say nothing on stderr.
 
     Returns:
         The answer. With a default, a time-out returns it with outcome `timed_out`.
@@ -77,7 +86,7 @@ def ask(
             "min_selected": min_selected, "max_selected": max_selected,
             "free_text": free_text, "timeout_s": timeout_s, "default": default,
             "permission": permission, "title": title, "session": session, "key": key,
-            "secret": secret,
+            "secret": secret, "merge": merge,
         }
     )  # fmt: skip
     options = checked_labels("options", options)
@@ -98,6 +107,7 @@ def ask(
         "default": default,
         "key": key,
         "secret": secret or None,
+        "merge": merge or None,
     }
     spec |= {name: value for name, value in more.items() if value is not None}
     _check_texts(question=question, detail=detail, default=default, recommended=recommended)
@@ -110,7 +120,11 @@ def ask(
     if default is not None and timeout_s is None:
         raise _invalid("default: it answers for a time-out, and there is none; give timeout_s")
     _check_texts(**{f"option {number}": label for number, label in enumerate(options, 1)})
-    return _Asking(spec, _asker(title, session)).run()
+    try:
+        return _Asking(spec, _asker(title, session, _tags(tags)), quiet=quiet).run()
+    except KeyboardInterrupt:
+        # Of Ctrl-C a person sees the line that asked, and not our frames below it.
+        raise KeyboardInterrupt from None
 
 
 def _check_texts(**texts: object) -> None:
@@ -146,28 +160,48 @@ def _invalid(msg: str) -> Exception:
     return InvalidAsk(msg)
 
 
-def _asker(title: str | None, session: str | None) -> dict[str, Any]:
+def _tags(given: Collection[str] | None) -> list[str]:
+    """Return the tags that were given, or those of the environment."""
+    if given is None:
+        return os.environ.get("UPCALL_TAGS", "").replace(",", " ").split()
+    if isinstance(given, str):
+        raise _invalid("tags: is text; a list of texts is wanted")
+    tags = list(given)
+    _check_texts(**{f"tag {number}": tag for number, tag in enumerate(tags, 1)})
+    return tags
+
+
+def _asker(title: str | None, session: str | None, tags: list[str]) -> dict[str, Any]:
     try:
         cwd = os.getcwd()
     except OSError:
         cwd = ""
     program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
-    found = {"program": program, "cwd": cwd}
+    found: dict[str, Any] = {"program": program, "cwd": cwd}
     name = session if session is not None else os.environ.get("UPCALL_SESSION")
     if name:
         _check_name("session" if session else "UPCALL_SESSION", name)
         found["name"] = name
     if title:
         found["title"] = title
-    return {field: value.encode("utf-8", "replace").decode() for field, value in found.items()}
+    found = {field: value.encode("utf-8", "replace").decode() for field, value in found.items()}
+    if tags:
+        found["tags"] = tags
+    return found
 
 
 class _Asking:
     """One ask, through hubs that may come and go."""
 
-    def __init__(self, spec: dict[str, Any], session: dict[str, Any]) -> None:
+    def __init__(
+        self, spec: dict[str, Any], session: dict[str, Any], *, quiet: bool = False
+    ) -> None:
+        self._quiet = quiet
+        self._channels: list[dict[str, Any]] = []
         self._spec = spec
         self._session = session
+        self._again = Again()
+        self._is_raised = False
 
     def run(self) -> Answer:
         try:
@@ -175,7 +209,7 @@ class _Asking:
         except LineError as err:
             raise _error_of(err) from err
         try:
-            self._say()
+            self._say(state)
             while True:
                 try:
                     result = self._end_of(line, state)
@@ -195,7 +229,8 @@ class _Asking:
     def _attach(self) -> tuple[HubLine, dict[str, Any]]:
         until = time.monotonic() + _HUB_WITHIN_S
         while True:
-            line = ensure_hub(max(0.1, until - time.monotonic()))
+            ensure = self._again.ensure if self._is_raised else ensure_hub
+            line = ensure(max(0.1, until - time.monotonic()))
             try:
                 answer = line.request("ask", ask=self._spec, session=self._session, wait=True)
             except LineError as err:
@@ -211,6 +246,8 @@ class _Asking:
                 state: dict[str, Any] = answer.get("ask") or {}
                 # The key may have found a question that was asked before.
                 self._spec["id"] = state.get("id", self._spec["id"])
+                self._is_raised = True
+                self._channels = answer.get("channels") or []
                 return line, state
 
     def _reattach(self) -> tuple[HubLine, dict[str, Any]]:
@@ -240,14 +277,14 @@ class _Asking:
                 result: dict[str, Any] = event["result"]
                 return result
 
-    def _say(self) -> None:
-        if sys.stderr is None or not sys.stderr.isatty():
+    def _say(self, state: dict[str, Any]) -> None:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        if self._quiet or not is_terminal or state.get("state") == "closed":
             return
-        sys.stderr.write(
-            f"asked {self._spec['id']} - answer in `upcall inbox` or `upcall watch`; "
-            "Ctrl-C cancels\n"
-        )
-        sys.stderr.flush()
+        from upcall.cli import screen, where
+
+        words = where.asked(state, self._channels, here=False)
+        screen.err(f"{words.rstrip('.')}. Ctrl-C cancels")
 
 
 def _took(line: HubLine, ask_id: str) -> None:
@@ -277,6 +314,8 @@ def _answer(result: dict[str, Any]) -> Answer:
     outcome = str(result.get("outcome"))
     if answer and answer.get("secret"):
         raise errors.Unreachable("the secret was given out before, to this ask's first asker")
+    if outcome == "answered":
+        raise errors.Unreachable("it was answered, and the text is not kept any more")
     words = {
         "declined": "declined, not answered",
         "timed_out": f"no answer within {result.get('waited_s') or 0:g} s "

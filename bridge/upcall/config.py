@@ -8,13 +8,18 @@ import difflib
 import os
 import re
 import tomllib
+from collections.abc import Collection
 from typing import Any, Final, Literal
 
 import msgspec
 
+from upcall.config_words import kept_elsewhere, wrong_value
 from upcall.model.errors import ConfigInvalid
 from upcall.model.network import read_proxy
+from upcall.model.policy import ANYBODY, OWNER, ROLE
+from upcall.model.quotas import Limits
 from upcall.model.text import one_line, visible
+from upcall.policy_config import OperatorConfig, PolicyConfig, RouteConfig, unknown_names
 from upcall.secrets import is_source
 from upcall_discovery import paths
 
@@ -29,39 +34,18 @@ class HubConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         machine_name: what cards call this computer; empty: its host name.
         log_level: `debug`, `info`, `warning` or `error`.
         allow_direct_clients: clients of a hosted endpoint may answer permission asks.
+        tell_degraded: that a channel has stopped hearing is told on the others.
     """
 
     idle_exit_s: float = 600.0
     machine_name: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allow_direct_clients: bool = False
+    tell_degraded: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.idle_exit_s <= 7 * 86400:
             raise ValueError("idle_exit_s is between 0 and 604800 seconds")
-
-
-class OperatorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[operators.NAME]`: one person, with an identity on each channel.
-
-    Attributes:
-        identities: channel name to the person's id there; `local` takes a uid.
-    """
-
-    identities: dict[str, str] = {}
-
-
-class PolicyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[policy]`.
-
-    Attributes:
-        local_answers: which answers of local programs to permission asks are believed: from a
-            terminal outside the asker (`tty`), `any`, or none (`off`).
-        allow_defaults: programs may name an answer for the case that nobody answers in time.
-    """
-
-    local_answers: Literal["tty", "any", "off"] = "tty"
-    allow_defaults: bool = True
 
 
 class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +85,19 @@ class RetentionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("audit_days is at least text_days: a text needs its line")
 
 
+class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[audit]`.
+
+    Attributes:
+        anchor_channel: a chat in which the audit's head is noted, once a day and at every
+            answer to a permission question; empty: in none.
+        journal: it is noted in the system journal too, where there is one.
+    """
+
+    anchor_channel: str = ""
+    journal: bool = True
+
+
 class PublishConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[publish]`.
 
@@ -115,10 +112,21 @@ class RedactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[redaction]`.
 
     Attributes:
-        enabled: mask recognised credentials in what is kept and logged.
+        enabled: mask recognised credentials on every surface.
     """
 
     enabled: bool = True
+
+
+class SecurityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[security]`.
+
+    Attributes:
+        confirm_changes: a change of this file that widens a right is in force only after one
+            of the former operators has agreed to it.
+    """
+
+    confirm_changes: bool = False
 
 
 class ChannelConfig(msgspec.Struct, frozen=True):
@@ -142,10 +150,14 @@ class Config(msgspec.Struct, frozen=True):
     channels: dict[str, ChannelConfig] = {}
     operators: dict[str, OperatorConfig] = {}
     policy: PolicyConfig = PolicyConfig()
+    routes: tuple[RouteConfig, ...] = ()
     network: NetworkConfig = NetworkConfig()
     redaction: RedactionConfig = RedactionConfig()
     retention: RetentionConfig = RetentionConfig()
     publish: PublishConfig = PublishConfig()
+    audit: AuditConfig = AuditConfig()
+    security: SecurityConfig = SecurityConfig()
+    limits: Limits = Limits()
     path: str | None = None
 
 
@@ -154,16 +166,19 @@ TABLES: Final = (
     "web",
     "channels",
     "operators",
+    "route",
     "policy",
     "network",
     "redaction",
     "retention",
     "publish",
+    "audit",
+    "security",
+    "limits",
 )
 EMBEDDED: Final = ("web", "terminal")
 _CHANNEL_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `([^`]*)`")
-_AT: Final = re.compile(r" - at `\$\.?([^`]*)`")
 
 
 def default_path() -> str:
@@ -209,9 +224,10 @@ def parse(data: bytes, where: str) -> Config:
     for key in document:
         if key not in TABLES:
             raise _unknown(shown, text, key, key, TABLES)
-        if not isinstance(document[key], dict):
+        kind, form = (list, f"[[{key}]]") if key == "route" else (dict, f"[{key}]")
+        if not isinstance(document[key], kind):
             raise ConfigInvalid(
-                f"{shown}:{_line_of(text, key)}: {visible(key)} is a table; write [{key}]"
+                f"{shown}:{_line_of(text, key)}: {visible(key)} is a table; write {form}"
             )
     operators = {
         name: _table(shown, text, f"operators.{name}", table, OperatorConfig)
@@ -222,6 +238,10 @@ def parse(data: bytes, where: str) -> Config:
         channels=_channels(shown, text, document),
         operators=operators,
         policy=_table(shown, text, "policy", document.get("policy", {}), PolicyConfig),
+        routes=tuple(
+            _table(shown, text, "route", table, RouteConfig)
+            for table in document.get("route", ())
+        ),
         network=_table(shown, text, "network", document.get("network", {}), NetworkConfig),
         redaction=_table(
             shown, text, "redaction", document.get("redaction", {}), RedactionConfig
@@ -230,14 +250,25 @@ def parse(data: bytes, where: str) -> Config:
             shown, text, "retention", document.get("retention", {}), RetentionConfig
         ),
         publish=_table(shown, text, "publish", document.get("publish", {}), PublishConfig),
+        audit=_table(shown, text, "audit", document.get("audit", {}), AuditConfig),
+        security=_table(shown, text, "security", document.get("security", {}), SecurityConfig),
+        limits=_table(shown, text, "limits", document.get("limits", {}), Limits),
         path=where,
     )
     _check_identities(shown, config)
     _check_proxy(shown, text, config.network.proxy)
-    return _with_defaults(config, where)
+    config = _with_defaults(config, where)
+    _check_names(shown, text, config)
+    _check_anchor(shown, text, config)
+    return config
 
 
-def read_options(options: dict[str, Any], config_type: type[Any], channel: str) -> Any:
+def read_options(
+    options: dict[str, Any],
+    config_type: type[Any],
+    channel: str,
+    secrets: Collection[str] = (),
+) -> Any:
     """Return an adapter's own config from its channel's table.
 
     Raises:
@@ -245,23 +276,34 @@ def read_options(options: dict[str, Any], config_type: type[Any], channel: str) 
     """
     fields = _field_names(config_type)
     for key in options:
+        if key in secrets:
+            raise ConfigInvalid(f"channel {channel}: {kept_elsewhere(key)}")
         if key not in fields:
-            near = _nearest(key, fields)
-            raise ConfigInvalid(
-                f"channel {channel}: unknown key {visible(key)!r}{near}",
-                recover="upcall config schema",
-            )
+            near = _nearest(key, (*fields, *secrets))
+            raise ConfigInvalid(f"channel {channel}: unknown key {visible(key)!r}{near}")
     try:
         return msgspec.convert(options, config_type)
     except (msgspec.ValidationError, ValueError) as exc:
-        raise ConfigInvalid(f"channel {channel}: {one_line(str(exc))}") from exc
+        key, words = wrong_value(exc, config_type)
+        told = f"{visible(key)}: {words}" if key else words
+        raise ConfigInvalid(f"channel {channel}: {told}") from exc
 
 
 def changed_tables(old: Config, new: Config) -> list[str]:
     """Return the names of the tables that differ, as they are written in the file."""
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(old, name), getattr(new, name))
-        for name in ("hub", "policy", "network", "redaction", "retention", "publish")
+        for name in (
+            "hub",
+            "policy",
+            "network",
+            "redaction",
+            "retention",
+            "publish",
+            "audit",
+            "security",
+            "limits",
+        )
     ]
     pairs += [
         (
@@ -270,6 +312,7 @@ def changed_tables(old: Config, new: Config) -> list[str]:
         )
         for name in sorted({*old.channels, *new.channels})
     ]
+    pairs.append(("route", old.routes, new.routes))
     pairs += [
         (f"operators.{name}", *_both(old.operators, new.operators, name))
         for name in sorted({*old.operators, *new.operators})
@@ -284,10 +327,14 @@ def schema() -> dict[str, Any]:
             HubConfig,
             OperatorConfig,
             PolicyConfig,
+            RouteConfig,
             NetworkConfig,
             RedactionConfig,
             RetentionConfig,
+            AuditConfig,
+            SecurityConfig,
             PublishConfig,
+            Limits,
         ],
         ref_template="#/$defs/{name}",
     )
@@ -309,11 +356,15 @@ def schema() -> dict[str, Any]:
                 "type": "object",
                 "additionalProperties": {"$ref": "#/$defs/OperatorConfig"},
             },
+            "route": {"type": "array", "items": {"$ref": "#/$defs/RouteConfig"}},
             "policy": {"$ref": "#/$defs/PolicyConfig"},
             "network": {"$ref": "#/$defs/NetworkConfig"},
             "redaction": {"$ref": "#/$defs/RedactionConfig"},
             "retention": {"$ref": "#/$defs/RetentionConfig"},
             "publish": {"$ref": "#/$defs/PublishConfig"},
+            "audit": {"$ref": "#/$defs/AuditConfig"},
+            "security": {"$ref": "#/$defs/SecurityConfig"},
+            "limits": {"$ref": "#/$defs/Limits"},
         },
         "$defs": components,
     }
@@ -380,11 +431,10 @@ def _table(shown: str, text: str, name: str, table: Any, kind: type[Any]) -> Any
         if unknown is not None:
             key = unknown.group(1)
             raise _unknown(shown, text, key, f"{name}.{key}", _field_names(kind)) from exc
-        at = _AT.search(str(exc))
-        key = at.group(1) if at is not None else name
-        words = _AT.sub("", one_line(str(exc)))
+        key, words = wrong_value(exc, kind)
         line = _line_of(text, key.split(".")[-1].split("[")[0] or name)
-        raise ConfigInvalid(f"{shown}:{line}: {visible(name)}.{visible(key)}: {words}") from exc
+        path = f"{visible(name)}.{visible(key)}" if key else visible(name)
+        raise ConfigInvalid(f"{shown}:{line}: {path}: {words}") from exc
 
 
 def _unknown(
@@ -414,6 +464,11 @@ def _line_of(text: str, key: str) -> int:
 def _check_identities(shown: str, config: Config) -> None:
     owner: dict[tuple[str, str], str] = {}
     for name, operator in config.operators.items():
+        if name in (ANYBODY, OWNER) or name.startswith(ROLE) or not name.strip():
+            raise ConfigInvalid(
+                f"{shown}: operators.{one_line(name, 60)}: this name has a meaning of its own "
+                "in `answer_by`; use another"
+            )
         for channel, identity in operator.identities.items():
             other = owner.setdefault((channel, identity), name)
             if other != name:
@@ -421,6 +476,32 @@ def _check_identities(shown: str, config: Config) -> None:
                     f"{shown}: {channel} identity {one_line(identity)!r} belongs to both "
                     f"{one_line(other)!r} and {one_line(name)!r}; one person, one name"
                 )
+
+
+def _check_names(shown: str, text: str, config: Config) -> None:
+    unknown = unknown_names(
+        config.policy, config.routes, config.operators, set(config.channels)
+    )
+    for where, key, name in unknown:
+        known = tuple(config.channels if "channels" in key or key == "fallback" else ())
+        near = _nearest(name, known or tuple(config.operators) or ("any", "owner"))
+        raise ConfigInvalid(
+            f"{shown}:{_line_of(text, key.split('.')[0])}: {where}: {key} names"
+            f" {one_line(name)!r}, which is nowhere configured{near}"
+        )
+
+
+def _check_anchor(shown: str, text: str, config: Config) -> None:
+    name = config.audit.anchor_channel
+    if not name or (name in config.channels and name not in EMBEDDED):
+        return
+    why = "keeps nothing" if name in EMBEDDED else "is no configured channel"
+    chats = tuple(one for one in config.channels if one not in EMBEDDED)
+    raise ConfigInvalid(
+        f"{shown}:{_line_of(text, 'anchor_channel')}: audit.anchor_channel:"
+        f" {one_line(name)!r} {why}{_nearest(name, chats)}",
+        recover="name a chat that is configured under [channels]",
+    )
 
 
 def _check_proxy(shown: str, text: str, proxy: str | dict[str, str] | None) -> None:

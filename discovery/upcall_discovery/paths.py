@@ -199,6 +199,25 @@ def short_socket_paths(state: str) -> tuple[str, str]:
     return f"{base}.ask", f"{base}.control"
 
 
+def is_own_socket(state: str, path: str) -> bool:
+    """Tell whether *path*, as a hub.json has it, is a socket's place of this state folder.
+
+    A state folder that was copied holds the hub.json of the one that it was copied from.
+    """
+    folder, name = os.path.split(path)
+    try:
+        if name in {"ask.sock", "control.sock"} and os.path.samefile(folder, state):
+            return True
+    except (OSError, ValueError):
+        return False
+    if folder != _temporary():
+        return False
+    return any(
+        path in short_socket_paths(one)
+        for one in dict.fromkeys((state, os.path.realpath(state)))
+    )
+
+
 def hub_json(state: str) -> str:
     """Return the path of the file in which a hub says how it is reached."""
     return os.path.join(state, "hub.json")

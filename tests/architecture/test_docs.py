@@ -135,7 +135,8 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
 
 def test_every_key_of_the_configuration_is_described() -> None:
-    from upcall.config import HubConfig, PolicyConfig, RedactionConfig
+    from upcall.config import HubConfig, RedactionConfig
+    from upcall.policy_config import PolicyConfig
     from upcall_adapters.web.config import WebConfig
 
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -177,3 +177,14 @@ async def test_an_adapter_may_raise_nothing_but_the_four_errors() -> None:
     (check,) = [check for check in CHECKS if check.name.startswith("post and edit")]
     with pytest.raises(NotConforming, match="ValueError"):
         await check.run(_RaisingHarness())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "promise", [{"threads": True}, {"deletes": True}, {"repeat": "by_lookup"}, {"under_way": 0}]
+)
+async def test_an_adapter_that_promises_more_than_it_can_is_found(promise: Any) -> None:
+    (check,) = [check for check in CHECKS if check.name == "it can do what it says"]
+    capabilities = msgspec.structs.replace(TERMINAL.capabilities, **promise)
+    with pytest.raises(NotConforming):
+        await check.run(_Broken(capabilities=capabilities))

@@ -75,7 +75,7 @@ async def test_every_acknowledged_row_survives_sigkill(path: str) -> None:
     chance = random.Random(7)
     acknowledged: set[int] = set()
     for life in range(8):
-        acknowledged |= killed_after(path, life * 100_000, chance.randrange(0, 120))
+        acknowledged |= killed_after(path, life * 100_000 + 1, chance.randrange(0, 120))
         # Every second time the next life starts from what the kill left behind.
         if life % 2:
             store = Store.open(path)
@@ -92,11 +92,11 @@ async def test_a_file_that_outgrows_its_limit_ends_the_writer_and_stays_whole(
     path: str,
 ) -> None:
     limited = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))\n"
         + WRITER
     )
     done = subprocess.run(
-        [sys.executable, "-c", limited, path, "0"],
+        [sys.executable, "-c", limited, path, "1"],
         capture_output=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,

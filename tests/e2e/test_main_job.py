@@ -444,8 +444,8 @@ def test_asks_lists_open_ones_and_the_documents_keys_are_those_of_the_protocol(
         "id", "state", "class", "question", "detail", "options", "option_details", "multi",
         "min_selected", "max_selected", "free_text", "recommended", "default", "deadline_ms",
         "held", "revision", "raised_ms", "session", "outcome", "answer", "answered_by",
-        "closed_ms", "can_decline", "can_hold", "note", "secret", "labels_shown",
-        "label_notes", "warnings",
+        "closed_ms", "can_decline", "can_hold", "can_withdraw", "note", "secret",
+        "labels_shown", "label_notes", "warnings", "waiting", "hidden_chars", "allows", "burst",
     }  # fmt: skip
     assert set(one["session"]) >= {
         "session_id", "kind", "title", "repo", "branch", "machine", "cwd", "program", "pid",

@@ -100,7 +100,7 @@ def test_keep_data_keeps_questions_files_logs_and_configuration(home: "Home") ->
     assert (done.returncode, done.stderr) == (0, "")
     assert "lost" not in done.stdout
     left = {path.name for path in home.state.iterdir()}
-    assert {"hub.db", "hub.log"} <= left
+    assert {"hub.db", "hub.log", "audit.anchors"} <= left
     assert not left & {"ask.sock", "control.sock", "hub.json", "start.lock", "hub.lock"}
     assert home.config.exists()
     assert "Kept?" in home.run("asks").stdout

@@ -128,6 +128,24 @@ def test_declining_and_holding_are_offered_where_they_work(stage: Stage) -> None
     ]
 
 
+def test_a_vote_is_told_as_one_and_can_be_taken_back(stage: Stage) -> None:
+    ask = stage.in_hub(lambda hub: hub.raise_ask())
+    votes = 'Votes: sam on web: "yes". Needed: 1 more person for the same answer (1 of 2).'
+    stage.in_hub(lambda hub: hub.voting.update({ask.id: votes}))
+    stage.sign_in()
+    stage.press(stage.card(ask.id, ".options button"))
+    stage.until(lambda: votes in stage.one(stage.card(ask.id)).text, "the votes")
+    stage.until(
+        lambda: "Take my vote back" in stage.one(stage.card(ask.id)).text, "the way back"
+    )
+    stage.press(stage.card(ask.id, ".own button"))
+    stage.until(lambda: stage.all(stage.card(ask.id, ".own")) == [], "it is taken back")
+    # It is open as before, and can be voted on again.
+    stage.press(stage.card(ask.id, ".options button"))
+    stage.until(lambda: len(stage.answers()) == 3, "another vote")
+    assert [event.withdraw for event in stage.answers()] == [False, True, False]
+
+
 def test_a_permission_is_asked_for_again_before_it_is_sent(stage: Stage) -> None:
     ask = stage.in_hub(
         lambda hub: hub.raise_ask(

@@ -341,6 +341,7 @@ class Home:
             "UPCALL_IDLE_EXIT_S": f"{idle_exit_s:g}",
             **(more_env or {}),
         }
+        self.upcall: Sequence[str] = UPCALL
         self._running: list[Running] = []
         self._hubs: set[int] = set()
 
@@ -398,7 +399,7 @@ class Home:
     ) -> Running:
         """Start `upcall ARGS`; *before* runs in the child."""
         return self.start_program(
-            [*UPCALL, *args],
+            [*self.upcall, *args],
             stdin=stdin,
             env=env,
             terminal=terminal,

@@ -90,7 +90,7 @@ class Heart:
     """Loop, kernel, store and receipts; releases are kept instead of carried out."""
 
     def __init__(self, path: str, clock: FakeClock, *channels: str, **settings: Any) -> None:
-        capabilities = Capabilities(text_limit=4096, repeat="harmless")
+        capabilities = Capabilities(text_limit=4096, repeat="harmless", own_user=True)
         infos = tuple(ChannelInfo(name, capabilities, lower) for name in channels or ("web",))
         self.settings = KernelSettings(
             operator="grace", machine="box", boot_id="boot-1", channels=infos, **settings
@@ -99,9 +99,7 @@ class Heart:
         self.store = Store.open(path)
         self.kernel = Kernel.load(self.settings, self.store.snapshot(clock.wall_ms()))
         self.loop = HubLoop(self.kernel, self.store, clock, os.urandom)
-        self.receipts = Receipts(
-            self.kernel, self.loop.submit, self.loop.moment, self.store.ask
-        )
+        self.receipts = Receipts(self.kernel, self.loop.submit, self.loop.moment, self.store)
         self.released: list[Release] = []
         self.commits_begun = 0
         self.on_commit: Callable[[], None] = lambda: None
@@ -264,7 +262,7 @@ def loaded(name: str, adapter: ScriptedAdapter, *, repeat: Any = "harmless") -> 
     spec: Spec[Any] = Spec(
         name="fake",
         config=NoConfig,
-        capabilities=Capabilities(text_limit=4096, repeat=repeat),
+        capabilities=Capabilities(text_limit=4096, repeat=repeat, own_user=True),
         lower=lower,
         open=open_it,
     )

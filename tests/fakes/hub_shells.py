@@ -119,6 +119,9 @@ class FakePort:
     def is_open(self, ask_id: str) -> bool:
         return ask_id not in self.closed
 
+    def warning(self) -> str | None:
+        return None
+
     def in_memory(self, ask_id: str) -> bool:
         return ask_id in self.memory
 

@@ -46,10 +46,13 @@ from upcall.model.platform import (
     Capabilities,
     Inbound,
     Place,
+    Pressed,
     Receipt,
+    Texted,
     Who,
 )
-from upcall.model.rows import AskRow, DeliveryRow
+from upcall.model.policy import Policy, Terms
+from upcall.model.rows import AskRow, CardRow, CopyRow, DeliveryRow
 
 T = TypeVar("T")
 START_MS = 1_800_000_000_000
@@ -76,9 +79,13 @@ def lower(message: Message, place: Place) -> Sequence[Body]:
     return (Body(msgspec.json.encode(card)),)
 
 
-def channel(name: str, *, repeat: Any = "harmless", buttons: int = 0) -> ChannelInfo:
+def channel(
+    name: str, *, repeat: Any = "harmless", buttons: int = 0, own_user: bool = True
+) -> ChannelInfo:
     """Return a channel whose bodies are `Card`s."""
-    capabilities = Capabilities(text_limit=4096, buttons_per_card=buttons, repeat=repeat)
+    capabilities = Capabilities(
+        text_limit=4096, buttons_per_card=buttons, repeat=repeat, own_user=own_user
+    )
     return ChannelInfo(name, capabilities, lower)
 
 
@@ -120,6 +127,8 @@ class Rig:
                 "machine": "box",
                 "boot_id": "boot-1",
                 "channels": channels or (channel("web"),),
+                # Who wants reminders says so: every other test waits as long as it likes.
+                "policy": Policy(defaults=Terms(reminders_s=())),
                 **settings,
             }
         )
@@ -363,8 +372,13 @@ class Rig:
 
     # --- people ----------------------------------------------------------------------------
 
-    def act(self, inbound: Inbound, *, on: str = "web", **fields: Any) -> Receipt | None:
-        """Let a person act, and return the receipt if there is one at once."""
+    def act(self, inbound: Inbound, *, on: str | None = None, **fields: Any) -> Receipt | None:
+        """Let a person act, and return the receipt if there is one at once.
+
+        Without a channel it is the web, or the first one where there is none.
+        """
+        if on is None:
+            on = "web" if "web" in self.kernel._state.infos else self.settings.channels[0].name
         self._receipts += 1
         decision = self.do(
             PersonActed(
@@ -383,7 +397,7 @@ class Rig:
         return self._receipts
 
     def answer(
-        self, row: AskRow | int = 1, *, on: str = "web", who: Who = ADA, **fields: Any
+        self, row: AskRow | int = 1, *, on: str | None = None, who: Who = ADA, **fields: Any
     ) -> Receipt | None:
         """Let a person answer; without anything else, by the first option."""
         found = self.row(row) if isinstance(row, int) else row
@@ -394,6 +408,67 @@ class Rig:
         if not {"indices", "text", "typed", "decline", "hold"} & fields.keys():
             fields["indices"] = (0,)
         return self.act(Answered(ask=found.ask_id, who=who, **fields), on=on)
+
+    def press(
+        self,
+        token: str,
+        *,
+        on: str = "chat",
+        at: str | None = None,
+        who: Who = ADA,
+        key: str | None = None,
+        **fields: Any,
+    ) -> Receipt | None:
+        """Let a person press a button where its card stands, or at another address.
+
+        What the store says of a button that is over is found, as the hub does.
+        """
+        self._keys += 1
+        place = Place(on, self.stands(token) if at is None else at)
+        key = key or f"p{self._keys}"
+        press = Pressed(key=key, token=token, place=place, who=who, **fields)
+        retired = self.store.retired.get(token)
+        found = self.store.asks.get(AskId(retired.ask_id)) if retired is not None else None
+        return self.act(press, on=on, found=found, retired=retired)
+
+    def stands(self, token: str) -> str:
+        """Return the address of the message with a button, as the store has it."""
+        store = self.store
+        if token in store.buttons:
+            return store.buttons[token].place
+        if token in store.retired:
+            return store.retired[token].place
+        row = store.tokens.get(token)
+        of_ask = [
+            card
+            for card in store.cards.values()
+            if row is not None and (card.ask_id, card.channel) == (row.ask_id, row.channel)
+        ]
+        return of_ask[-1].place if of_ask else "nowhere"
+
+    def write(
+        self,
+        text: str,
+        *,
+        at: str,
+        on: str = "chat",
+        who: Who = ADA,
+        key: str | None = None,
+        **fields: Any,
+    ) -> Receipt | None:
+        """Let a person write in the thread at an address; by default, just now."""
+        self._keys += 1
+        fields.setdefault("sent_ms", self.wall_ms)
+        reply_to = fields.get("reply_to")
+        found = None
+        known: list[CardRow | CopyRow] = [*self.store.cards.values()]
+        for card in [*known, *self.store.copies.values()]:
+            if reply_to is not None and (card.channel, card.ref) == (on, reply_to):
+                found = self.store.asks[card.ask_id]
+        act = Texted(
+            key=key or f"w{self._keys}", who=who, text=text, place=Place(on, at), **fields
+        )
+        return self.act(act, on=on, found=found)
 
     # --- deliveries ------------------------------------------------------------------------
 
@@ -412,9 +487,18 @@ class Rig:
         rows = self.store.deliveries.values()
         return [row for row in rows if row.state in {"queued", "retry"}]
 
+    def of_posts(self) -> list[DeliveryRow]:
+        """Return the posts and edits whose sending was released, with their bodies."""
+        return [
+            one.delivery
+            for one in self.of(Send)
+            if one.delivery.kind in {"post", "edit"} and one.delivery.body
+        ]
+
     def arrive(self, row: DeliveryRow) -> Decision:
         """Let a delivery arrive."""
-        ref = f"ref-{row.id}" if row.kind == "post" else None
+        has_ref = row.kind in {"post", "remind", "open"}
+        ref = f"ref-{row.id}" if has_ref else None
         return self.do(Delivered(at=self.now, delivery=row.id, ref=ref))
 
     def arrive_all(self) -> None:
@@ -502,4 +586,11 @@ _FIELDS = (
     "allow_direct_clients",
     "allow_defaults",
     "zone",
+    "people",
+    "policy",
+    "uid",
+    "redact",
+    "confirm_changes",
+    "adapters",
+    "limits",
 )

@@ -120,6 +120,8 @@ class FakeHub:
         self.takes_at_once = True
         self._numbers = itertools.count(1)
         self._seen_keys: dict[str, Receipt] = {}
+        # Asks that one act decides nothing about, with what their cards say afterwards.
+        self.voting: dict[str, str] = {}
         self._version = 0
         self._changed = asyncio.Event()
 
@@ -267,6 +269,12 @@ class FakeHub:
         if event.hold is not None:
             self.change_ask(ask.id, held=event.hold)
             return Receipt(ok=True, result=_result(self.asks[ask.id]))
+        if ask.id in self.voting:
+            self.change_ask(ask.id, can_withdraw=not event.withdraw, note=self.voting[ask.id])
+            code = "withdrawn" if event.withdraw else "voted"
+            words = "Your vote is noted. Needed: 1 more person for the same answer (1 of 2)."
+            msg = "Your vote was taken back." if event.withdraw else words
+            return Receipt(ok=True, code=code, msg=msg, result=_result(self.asks[ask.id]))
         by = AnsweredBy(event.who.name, "web")
         if event.decline:
             self.close_ask(ask.id, "declined", None, by)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fakes.hub_rig import ADA, ScriptedAdapter, WholeHub, ask_id, asking, loaded
@@ -281,9 +282,9 @@ async def test_an_asker_finds_its_open_ask_again_in_the_next_life(root: str) -> 
         assert (await event(client, "ended"))["result"]["answer"]["labels"] == ["yes"]
 
 
-@pytest.mark.parametrize(("repeat", "attempts"), [("harmless", [2]), ("none", [2])])
+@pytest.mark.parametrize(("repeat", "is_marked"), [("harmless", False), ("none", True)])
 async def test_what_was_under_way_at_a_crash_is_sent_again_and_marked(
-    root: str, repeat: str, attempts: list[int]
+    root: str, repeat: str, is_marked: bool
 ) -> None:
     first = ScriptedAdapter()
     first.script = [asyncio.Event()]
@@ -296,8 +297,14 @@ async def test_what_was_under_way_at_a_crash_is_sent_again_and_marked(
     async with WholeHub(root, [loaded("web", second, repeat=repeat)]) as again:
         await second.until(lambda: bool(second.posts))
         await again.hub.loop.settled()
-        assert [key.attempt for _, _, key in second.posts] == attempts
-        assert second.posts[0][1] == first.posts[0][1]
+        assert [key.attempt for _, _, key in second.posts] == [2]
+        before, after = (msgspec.json.decode(one.posts[0][1].data) for one in (first, second))
+        if is_marked:
+            mark = after["blocks"].pop(0)
+            words = mark["spans"][0]["text"]
+            assert words.startswith("This may be a repeat:")
+            after["plain"] = after["plain"].removeprefix(f"{words}\n")
+        assert after == before
 
 
 async def test_an_answer_on_its_way_at_a_crash_reaches_the_asker_in_the_next_life(

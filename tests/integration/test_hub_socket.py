@@ -91,7 +91,13 @@ async def test_says_which_hub_and_socket_it_is() -> None:
             answer = await client.ask({"op": "hello", "protocol": 1, "version": "9", "new": 1})
             assert answer == {
                 "ok": True,
-                "hub": {"pid": os.getpid(), "version": "0.1.0", "protocol": 1, "socket": kind},
+                "hub": {
+                    "pid": os.getpid(),
+                    "version": "0.1.0",
+                    "protocol": 1,
+                    "socket": kind,
+                    "state_dir": hub.state,
+                },
             }
 
 

@@ -11,11 +11,12 @@ from fakes.kernel_rig import ADA, YES_NO, Rig, ask_id, asker, channel
 from upcall.core.kernel import Kernel
 from upcall.model.ask import AskSpec
 from upcall.model.effects import Acknowledge, Respond, Send, ToWaiter
-from upcall.model.events import AskerDied, CancelAsked, Took, WaiterGone
+from upcall.model.events import AskerDied, CancelAsked, LockAsked, Took, WaiterGone
 from upcall.model.frames import Choice
 from upcall.model.ids import SessionId
-from upcall.model.platform import Place, Pressed, Texted, Who
-from upcall.model.rows import AskRow, DeliveryRow
+from upcall.model.platform import SessionRuled, Texted, Who
+from upcall.model.quotas import Limits
+from upcall.model.rows import AskRow, DeliveryRow, HubButton, RetiredToken, TokenRow
 from upcall.model.struct import replaced
 
 SPECS = (
@@ -26,6 +27,7 @@ SPECS = (
 )
 SESSIONS = (SessionId("one"), SessionId("two"))
 CAPABILITIES = ((), ("parallel_asks_v1",), ("parallel_asks_v1", "outcomes_v1"))
+MALLORY = Who("mallory", "mallory")
 LOCAL = Who("1000", "grace", "pid 9", ancestors=("100:s100",), tty="/dev/pts/1", local=True)
 
 numbers = st.integers(1, 5)
@@ -35,12 +37,39 @@ answers: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
+def is_ordered(row: DeliveryRow) -> bool:
+    """Tell whether nothing of its kind may overtake a delivery."""
+    return row.kind in {"reply", "message", "hold"} or (row.kind, row.lane) == ("post", "ask")
+
+
+def at_rest(rows: dict[int, DeliveryRow]) -> dict[int, DeliveryRow]:
+    """Return deliveries without whether the wait of one is over: a clock tells that."""
+    return {
+        number: replaced(row, state="queued", not_before_ms=0)
+        if row.state in {"retry", "uncertain"}
+        else row
+        for number, row in rows.items()
+    }
+
+
+def differing(ours: Any, theirs: Any) -> Any:
+    """Return what of two dictionaries differs, for the message of a failure."""
+    if not isinstance(ours, dict):
+        return ours, theirs
+    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    return [(ours.get(key), theirs.get(key)) for key in keys[:3]]
+
+
 class Histories(RuleBasedStateMachine):
     """One hub, two channels, hosted asks and two sessions with endpoints of their own."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rig = Rig(channel("web"), channel("chat", repeat="none", buttons=5))
+        self.rig = Rig(
+            channel("web"),
+            channel("chat", repeat="none", buttons=5),
+            limits=Limits(shown_asks=4, shown_asks_per_minute=3, approvals_at_ease=2),
+        )
         self.read = 0
         self.under_way: dict[int, DeliveryRow] = {}
         self.ended: Counter[int] = Counter()
@@ -48,10 +77,13 @@ class Histories(RuleBasedStateMachine):
         self.receipts: Counter[int] = Counter()
         self.connected: set[int] = set()
         self.kept: dict[str, AskRow] = {}
+        self.talks = 0
+        self.locked = False
+        self.claimed: set[int] = set()
 
     def lane(self, row: DeliveryRow) -> tuple[str, str, str]:
         beside = (row.ask_id or "") if row.target == "web" else ""
-        return row.target, row.place, beside
+        return row.target, row.conversation or row.place, beside
 
     def look(self) -> None:
         """Check what was released since the last look."""
@@ -239,14 +271,173 @@ class Histories(RuleBasedStateMachine):
         row = data.draw(st.sampled_from(list(self.rig.store.asks.values())))
         self.rig.answer(row, on=on, who=LOCAL if on == "terminal" else ADA, **act)
 
-    @precondition(lambda self: self.rig.store.tokens)
-    @rule(data=st.data())
-    def presses(self, data: st.DataObject) -> None:
-        token = data.draw(st.sampled_from(sorted(self.rig.store.tokens)))
-        key = f"p{self.rig.last_receipt}"
-        self.rig.act(
-            Pressed(key=key, token=token, place=Place("chat", "x"), who=ADA), on="chat"
+    @precondition(lambda self: self.rig.store.tokens or self.rig.store.retired)
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["here", "here", "elsewhere", "copy", "other channel", "stranger"]),
+    )
+    def presses(self, data: st.DataObject, how: str) -> None:
+        store = self.rig.store
+        known = sorted({**store.tokens, **store.retired, **store.buttons})
+        token = data.draw(st.sampled_from(known))
+        live = store.tokens.get(token)
+        before = dict(store.asks)
+        stood = sum(row.kind == "security" for row in store.notices.values())
+        of: TokenRow | RetiredToken | HubButton | None = store.tokens.get(token)
+        of = of or store.retired.get(token) or store.buttons[token]
+        other = "chat" if of.channel == "web" else "web"
+        receipt = self.rig.press(
+            token,
+            on=other if how == "other channel" else of.channel,
+            at="somewhere else" if how == "elsewhere" else None,
+            ref="copy" if how == "copy" else None,
+            who=MALLORY if how == "stranger" else ADA,
         )
+        if how in {"elsewhere", "other channel"}:
+            assert receipt is not None
+            assert not receipt.ok
+            assert store.asks == before, "a press from elsewhere changed an ask"
+        if live is None:
+            changed = {key for key, row in before.items() if store.asks[key] != row}
+            ruled = token in store.buttons or how in {"here", "copy", "stranger"}
+            assert not changed or ruled, "a button that is over changed an ask"
+        if how in {"here", "copy"} and token in store.retired:
+            after = sum(row.kind == "security" for row in store.notices.values())
+            assert after == stood, "an old button of ours was taken for a forged one"
+
+    @rule(token=st.sampled_from(["", "forged", "0" * 19]))
+    def forges(self, token: str) -> None:
+        before = dict(self.rig.store.asks)
+        receipt = self.rig.press(token, at="anywhere", who=MALLORY)
+        assert receipt is not None
+        assert not receipt.ok
+        assert self.rig.store.asks == before
+
+    @precondition(lambda self: self.rig.store.cards)
+    @rule(
+        data=st.data(),
+        words=st.sampled_from(["", "", "words", "1"]),
+        origin=st.sampled_from(
+            ["typed", "typed", "forwarded", "edited", "quoted", "relayed", "automatic"]
+        ),
+        late_ms=st.sampled_from([-5000, 1000, 5000, 5000]),
+        replies=st.booleans(),
+    )
+    def says(
+        self, data: st.DataObject, words: str, origin: str, late_ms: int, replies: bool
+    ) -> None:
+        store = self.rig.store
+        cards = list(store.cards.values())
+        open_ = [one for one in cards if store.asks[one.ask_id].state == "open"]
+        cards = [one for one in open_ if one.ref is not None] or open_ or cards
+        card = data.draw(st.sampled_from(cards))
+        # A label, if there is one, is what is most likely to be taken.
+        words = words or next(iter(store.asks[card.ask_id].spec.options), "words")
+        posted_ms = card.posted_ms if card.posted_ms is not None else self.rig.wall_ms
+        before = dict(store.asks)
+        self.rig.write(
+            words,
+            on=card.channel,
+            at=card.place,
+            origin=origin,
+            sent_ms=posted_ms + late_ms,
+            reply_to=card.ref if replies else None,
+        )
+        changed = [row for key, row in before.items() if store.asks[key] != row]
+        assert len(changed) <= 1, "one text answered two asks"
+        for row in changed:
+            shown = [
+                one
+                for one in store.cards.values()
+                if (one.ask_id, one.channel, one.place)
+                == (row.ask_id, card.channel, card.place)
+            ]
+            assert origin == "typed", "what nobody typed there answered"
+            assert shown, "words of another thread answered"
+            if replies:
+                assert row.ask_id in {
+                    one.ask_id for one in store.cards.values() if one.ref == card.ref
+                }
+            else:
+                assert row.spec.ask_class != "permission", "plain words gave a permission"
+                assert all(
+                    one.posted_ms is not None and posted_ms + late_ms >= one.posted_ms + 2000
+                    for one in shown
+                ), "words answered what nobody could have read"
+
+    @rule(pid=st.sampled_from([100, 101]), first=st.sampled_from([1000, 2000]))
+    def floods(self, pid: int, first: int) -> None:
+        """One program asks more than is shown at once."""
+        for number in range(first, first + 6):
+            if ask_id(number) not in self.rig.store.asks:
+                self.rig.ask(number, YES_NO, who=asker(pid), wait=False)
+
+    @precondition(lambda self: self.rig.store.sessions)
+    @rule(data=st.data(), what=st.sampled_from(["mute", "unmute", "stop", "hold"]))
+    def people_rule(self, data: st.DataObject, what: Any) -> None:
+        session = data.draw(st.sampled_from(sorted(self.rig.store.sessions)))
+        act = SessionRuled(
+            key=f"r{self.rig.last_receipt}", who=ADA, session_id=session, rule=what
+        )
+        self.rig.act(act)
+
+    @rule(
+        spec=st.sampled_from([YES_NO, replaced(YES_NO, ask_class="permission"), SPECS[3]]),
+        words=st.sampled_from(["yes", " YES ", "perhaps"]),
+        origin=st.sampled_from(
+            ["typed", "typed", "typed", "forwarded", "edited", "quoted", "relayed"]
+        ),
+        late_ms=st.sampled_from([-60_000, 0, 1000, 1999, 2000, 60_000]),
+        replies=st.booleans(),
+    )
+    def talks_in_a_thread_of_its_own(
+        self, spec: AskSpec, words: str, origin: str, late_ms: int, replies: bool
+    ) -> None:
+        """One ask, one thread, one text: whether it answers is known beforehand."""
+        self.rig.hears("chat")
+        number = 3000 + self.talks
+        self.talks += 1
+        who = asker(300 + number, parent=f"{number}:own")
+        self.rig.ask(number, spec, who=who, wait=False)
+        self.look()
+        post = next(
+            (
+                row
+                for row in self.under_way.values()
+                if (row.ask_id, row.target, row.kind) == (ask_id(number), "chat", "post")
+            ),
+            None,
+        )
+        if post is None:
+            # The chat takes nothing just now.
+            return
+        del self.under_way[post.id]
+        self.rig.arrive(post)
+        (card,) = [
+            one
+            for one in self.rig.store.cards.values()
+            if (one.ask_id, one.channel) == (ask_id(number), "chat")
+        ]
+        assert card.posted_ms is not None
+        self.rig.write(
+            words,
+            at=card.place,
+            origin=origin,
+            sent_ms=card.posted_ms + late_ms,
+            reply_to=card.ref if replies else None,
+        )
+        fits = words != "perhaps" or spec is SPECS[3]
+        in_time = late_ms >= 0 if replies else late_ms >= 2000
+        may = replies or spec.ask_class != "permission"
+        free = self.rig.kernel.lock is None
+        row = self.rig.row(number)
+        assert row is not None
+        answers = origin == "typed" and fits and in_time and may and free
+        assert (row.outcome == "answered") is answers
+
+    @rule(lock=st.sampled_from([False, False, False, True]))
+    def locks(self, lock: bool) -> None:
+        self.rig.do(LockAsked(at=self.rig.now, lock=lock, who=LOCAL))
 
     @rule(session=st.sampled_from(SESSIONS))
     def writes(self, session: SessionId) -> None:
@@ -303,10 +494,44 @@ class Histories(RuleBasedStateMachine):
         sending = {row.id for row in self.rig.sending()}
         assert sending == set(self.under_way)
         first: dict[tuple[str, str, str], int] = {}
+        # An edit changes nothing's place, and what is dropped first may be overtaken; cards
+        # and what goes to a session keep their order.
         for row in self.rig.store.deliveries.values():
-            if row.state not in {"done", "dead"}:
+            if row.state not in {"done", "dead"} and is_ordered(row):
                 first.setdefault(self.lane(row), row.id)
-        assert sending <= set(first.values()), "something overtook what came before it"
+        ordered = {row.id for row in self.rig.sending() if is_ordered(row)}
+        assert ordered <= set(first.values()), "something overtook what came before it"
+
+    @invariant()
+    def no_more_is_shown_than_is_allowed(self) -> None:
+        store, held = self.rig.store, self.rig.kernel._state
+        shown: Counter[str] = Counter()
+        for row in held.asks.values():
+            if any(ask == row.ask_id for ask, _, _ in store.cards):
+                shown[row.session_id] += 1
+        # A session that people told nothing about shows at most its four; what it had shown
+        # stays when they mute it.
+        assert all(count <= 4 for count in shown.values()), shown
+        for session_id, flood in held.floods.items():
+            assert session_id in held.sessions or flood.lines
+            assert set(flood.back).isdisjoint(flood.shown)
+
+    @invariant()
+    def a_lock_lets_nothing_through_but_the_control_socket(self) -> None:
+        now = {
+            number
+            for number, claim in self.rig.store.claims.items()
+            if claim.channel in {"web", "chat"}
+        }
+        if self.locked and self.rig.kernel.lock is not None:
+            assert now == self.claimed, "somebody answered through the lock"
+        self.locked, self.claimed = self.rig.kernel.lock is not None, now
+
+    @invariant()
+    def a_token_is_live_or_over_and_never_both(self) -> None:
+        store = self.rig.store
+        assert not set(store.tokens) & set(store.retired)
+        assert {row.ask_id for row in store.tokens.values()} <= set(self.rig.kernel._state.asks)
 
     @invariant()
     def what_is_closed_stays_as_it_was(self) -> None:
@@ -328,9 +553,15 @@ class Histories(RuleBasedStateMachine):
         store, held = self.rig.store, self.rig.kernel._state
         assert held.asks == {k: v for k, v in store.asks.items() if v.state != "closed"}
         assert held.claims == {v.ask_id: v for v in store.claims.values() if v.live}
-        assert held.deliveries == {
-            k: v for k, v in store.deliveries.items() if v.state not in {"done", "dead"}
-        }
+        assert at_rest(held.deliveries) == at_rest(
+            {k: v for k, v in store.deliveries.items() if v.state not in {"done", "dead"}}
+        )
+        assert held.texts == store.texts
+        assert held.buttons == store.buttons
+        of_asks = {(row.ask_id, row.ref) for row in store.copies.values()}
+        for ask_id_, of_channel in held.copies.items():
+            for refs in of_channel.values():
+                assert {(ask_id_, ref) for ref in refs} <= of_asks
         assert held.sessions == {k: v for k, v in store.sessions.items() if v.ended_ms is None}
         assert held.gates == store.gates
         assert {
@@ -366,8 +597,15 @@ class Histories(RuleBasedStateMachine):
             "last_inbound",
             "last_delivery",
             "last_notice",
+            "texts",
+            "buttons",
+            "copies",
+            "lock",
         ):
-            assert getattr(mine, name) == getattr(other, name), name
+            ours, theirs = getattr(mine, name), getattr(other, name)
+            if name == "deliveries":
+                ours, theirs = at_rest(ours), at_rest(theirs)
+            assert ours == theirs, (name, differing(ours, theirs))
         for key, found in other.keys.items():
             assert mine.keys[key] == found
 
@@ -389,6 +627,7 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Everything can end, and whoever still waits is told, once."""
         rig = self.rig
+        rig.do(LockAsked(at=rig.now, lock=False, who=LOCAL))
         for session in SESSIONS:
             rig.down(session, gone=True)
         for row in rig.kernel.open_rows():
@@ -417,4 +656,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,7 +221,7 @@ writes = st.lists(
         st.builds(SaveSetting, channels, few.map(str), maybe_texts),
         st.builds(SaveRoot, st.text(max_size=5), st.booleans()),
         st.builds(SaveGate, texts, stamps),
-        st.builds(DropTokens, few.map(ask_id)),
+        st.builds(DropTokens, few.map(ask_id), st.just(0)),
         st.builds(EndClaim, few.map(ask_id)),
     ),
     max_size=40,
@@ -304,6 +305,16 @@ class Model:
                 pass
         return True
 
+    def stored(self, session_id: SessionId) -> int:
+        """Return how many characters are kept of a session's asks and notices."""
+        texts = [row.text for row in self.of(NoticeRow) if row.session_id == session_id]
+        texts += [
+            msgspec.json.encode(row.spec).decode()
+            for row in self.asks.values()
+            if row.session_id == session_id
+        ]
+        return sum(map(len, texts))
+
     def of(self, kind: type) -> list[Any]:
         return [row for key, row in self.rows.items() if key[0] is kind]
 
@@ -325,7 +336,17 @@ class Model:
             asks=[self.asks[name] for name in wanted],
             claims=[row for row in self.claims.values() if row.live and row.ask_id in wanted],
             inbound=[row for row in self.of(InboundRow) if row.at_ms >= NOW_MS - DAY_MS],
+            stored={
+                row.session_id: self.stored(row.session_id)
+                for row in self.sessions.values()
+                if row.ended_ms is None
+            },
             conversations=[row for row in self.of(ConversationRow) if row.state == "open"],
+            former_places={
+                (row.key, row.channel): row.place
+                for row in self.of(ConversationRow)
+                if row.state == "closed"
+            },
             cards=[row for row in self.of(CardRow) if row.ask_id in wanted],
             tokens=[row for row in self.of(TokenRow) if row.ask_id in wanted],
             deliveries=due,

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,13 @@ INSIDE = (
     "Answer from another terminal, the inbox or your phone."
 )
 CONFIRM = [*UPCALL, "confirm", "Deploy?"]
+
+PYTHON_HOOK = f"import subprocess, sys; sys.exit(subprocess.run({CONFIRM!r}).returncode)"
+INNER = f'XDG_STATE_HOME="$KEPT" {shlex.join(CONFIRM)}; true'
+OTHER_FOLDER = (
+    'KEPT="$XDG_STATE_HOME"; export KEPT; '
+    f"XDG_STATE_HOME=/nowhere/at/all sh -c {shlex.quote(INNER)}; true"
+)
 
 # A program that asks by a hook, and then does whatever it is told on its standard input.
 HOST = """
@@ -152,11 +160,26 @@ HOOKS = {
     "a shell that reads": ["sh", "-ec", f"echo {shlex.quote(shlex.join(CONFIRM))} | sh; true"],
     "a script": ["sh", "hook.sh"],
     "a terminal of its own": ["script", "-qec", shlex.join(CONFIRM), "/dev/null"],
+    "another language": [sys.executable, "-c", PYTHON_HOOK],
+    "languages in languages": [
+        sys.executable,
+        "-c",
+        f"import subprocess; subprocess.run({[sys.executable, '-c', PYTHON_HOOK]!r})",
+    ],
+    "another language in a shell": [
+        "sh",
+        "-c",
+        f"{shlex.join([sys.executable, '-c', PYTHON_HOOK])}; true",
+    ],
+    "a language with a shell of its own": ["perl", "-e", f"system({shlex.join(CONFIRM)!r})"],
+    "a state folder in between": ["sh", "-c", OTHER_FOLDER],
 }
 
 
 @pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS.keys())
 def test_a_host_does_not_answer_what_its_hook_asked(home: Home, hook: list[str]) -> None:
+    if shutil.which(hook[0]) is None:
+        pytest.skip(f"needs {hook[0]}")
     with open(f"{home.path}/hook.sh", "w", encoding="utf-8") as file:
         file.write(f"{shlex.join(CONFIRM)}\n:\n")
     host = Host(home, hook)

@@ -108,7 +108,7 @@ def test_ordinary_labels_are_taken_and_carry_no_note(labels: tuple[str, ...]) ->
     ("one", "other"),
     [
         ("1", "l"), ("I", "l"), ("0", "O"), ("v1.0", "v1.O"), ("modern", "modem"),
-        ("Yes", "YES"), ("a b", "ab"), ("\u2460", "1"), ("\u0661", "1"), ("\ufb01le", "file"),
+        ("a b", "ab"), ("\u2460", "1"), ("\u0661", "1"), ("\ufb01le", "file"),
         ("\u53e3", "\u30ed"), ("Ye\u0301s", "Y\u00e9s"), ("a\u202eb", "ab"),
         ("\U0001d418\U0001d41e\U0001d42c", "Yes"),
     ],

@@ -1,6 +1,7 @@
 """S15: no time-out approves anything, and no default counts for what nobody could see."""
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -159,6 +160,26 @@ def test_without_a_place_that_hears_a_time_out_gives_no_default() -> None:
         assert "nobody said no" in done.err
         done = plainly.end()
         assert (done.code, done.out) == (4, ""), done
+
+
+# --- without a hub ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_without_a_hub_a_time_out_gives_no_default(as_json: bool) -> None:
+    with Home() as home:
+        home.write_config("[policy]\nallow_defaults = false\n")
+        os.mkdir(home.state, 0o755)
+        more = ("--json",) if as_json else ()
+        done = home.run("ask", "Go?", *OPTIONS, "--timeout", "1s", "--default", "yes", *more)
+        assert done.code == 4, done
+        assert done.err.count("without a hub a default is not used") == 2, done
+        assert "nobody said no" in done.err
+        if as_json:
+            assert (done.json["outcome"], done.json["answer"]) == ("timed_out", None)
+            assert "without a hub" in done.json["reason"]
+        else:
+            assert done.out == ""
 
 
 # --- the policy ------------------------------------------------------------------------------

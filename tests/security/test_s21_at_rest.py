@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,15 @@ from upcall.hub.store.files import copies, sweep_copies
 from upcall.hub.store.read import audit_break
 from upcall.model.ask import AskSpec, Selection
 from upcall.model.ids import ActionId, AskId, Revision, SessionId
-from upcall.model.rows import AskRow, AuditRow, NoticeRow, SessionRow
+from upcall.model.rows import (
+    AskRow,
+    AuditRow,
+    DeliveryRow,
+    HeldText,
+    NoticeRow,
+    SessionRow,
+    VoteRow,
+)
 
 DAY_MS = 86_400_000
 QUESTION, DETAIL = "planted-question-81c4", "planted-detail-55f0"
@@ -311,6 +320,77 @@ async def test_retention_leaves_no_byte_of_a_text(tmp_path: Path) -> None:
             assert db.execute("SELECT count(*) FROM ask").fetchone() == (1,)
             assert audit_break(db) is None
         db.close()
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.asyncio
+async def test_retention_reaches_votes_held_words_given_up_cards_and_the_newest_notice() -> (
+    None
+):
+    folder = tempfile.mkdtemp(prefix="ur", dir="/tmp")
+    try:
+        os.chmod(folder, 0o700)
+        path, now_ms = f"{folder}/hub.db", 2_000 * DAY_MS
+        store = Store.open(path)
+        session, at_ms = SessionId("s1"), now_ms - 31 * DAY_MS
+        ask_id = AskId("a" + "0" * 12)
+        await store.commit(
+            [
+                SessionRow(session_id=session, kind="sdk", conversation="c"),
+                AskRow(
+                    ask_id=ask_id,
+                    session_id=session,
+                    action_id=ActionId("x"),
+                    state="closed",
+                    spec=AskSpec(question="q"),
+                    revision=Revision("r"),
+                    raised_ms=at_ms,
+                    closed_ms=at_ms,
+                    outcome="answered",
+                ),
+                VoteRow(
+                    ask_id=ask_id,
+                    person="ada",
+                    channel="chat",
+                    name="ada",
+                    selection=Selection(text=WORDS),
+                    inbound=1,
+                    at_ms=at_ms,
+                ),
+                HeldText(
+                    id=1,
+                    channel="chat",
+                    place="p",
+                    session_id="s1",
+                    event_key="k",
+                    identity="1",
+                    name=None,
+                    text=DETAIL,
+                    at_ms=at_ms,
+                ),
+                DeliveryRow(
+                    id=1,
+                    effect="post:1",
+                    kind="post",
+                    lane="ask",
+                    target="chat",
+                    place="p",
+                    state="dead",
+                    body=QUESTION.encode(),
+                    ask_id=ask_id,
+                    created_ms=at_ms,
+                    error=TITLE,
+                ),
+                NoticeRow(id=1, session_id=session, kind="info", text=NOTICE, at_ms=at_ms),
+            ]
+        )
+        await store.retain(now_ms, text_days=60)
+        assert held(folder) == {WORDS, DETAIL, QUESTION, NOTICE, TITLE}
+        await store.retain(now_ms, text_days=30)
+        assert holders(folder, *PLANTED) == {}
+        await store.close()
+        assert holders(folder, *PLANTED) == {}
     finally:
         shutil.rmtree(folder)
 

@@ -41,6 +41,23 @@ def test_returns_the_answer(hub: FakeHub) -> None:
     hub.wait_until(lambda: hub.requests("took"))
 
 
+def test_tags_and_merge_go_to_the_hub(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.after_ask = lambda ask: hub.answer(ask["id"], 0)
+    monkeypatch.setenv("UPCALL_TAGS", "nightly,big")
+    upcall.ask("Deploy?", ["Yes", "No"], merge=True)
+    upcall.ask("Deploy?", ["Yes", "No"], tags=["prod"])
+    upcall.ask("Deploy?", ["Yes", "No"], tags=[])
+    first, second, third = hub.requests("ask")
+    assert (first["session"]["tags"], first["ask"]["merge"]) == (["nightly", "big"], True)
+    assert second["session"]["tags"] == ["prod"]
+    assert "merge" not in second["ask"]
+    assert "tags" not in third["session"]
+    with pytest.raises(upcall.InvalidAsk, match="tags: is text"):
+        upcall.ask("Deploy?", ["Yes", "No"], tags="prod")
+    with pytest.raises(upcall.InvalidAsk, match="merge"):
+        upcall.ask("Deploy?", ["Yes", "No"], merge=1)  # type: ignore[arg-type]  # a mistake
+
+
 def test_takes_words_without_options(hub: FakeHub) -> None:
     hub.after_ask = lambda ask: hub.answer(ask["id"], text="First Light")
     assert upcall.ask("Name?") == "First Light"
@@ -137,7 +154,7 @@ def test_ctrl_c_cancels_and_goes_on(home: "Home", hub: FakeHub) -> None:
 def test_on_a_terminal_it_says_how_to_answer(home: "Home", hub: FakeHub) -> None:
     program = "import upcall; print(upcall.ask('Q?', ['a']))"
     with PtyScreen([sys.executable, "-P", "-c", program], home.env) as screen:
-        screen.wait_for("answer in `upcall inbox` or `upcall watch`")
+        screen.wait_for(lambda text: "in inbox (1 tab) - or: upcall answer a" in text)
         hub.answer(hub.first_ask()["id"], 0)
         assert screen.finish() == 0
         assert screen.text().rstrip().endswith("\na")

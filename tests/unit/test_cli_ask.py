@@ -557,12 +557,37 @@ def test_a_usage_error_is_one_document_too(home: "Home") -> None:
     assert json.loads(done.stdout)["error"]["code"] == "usage"
 
 
+def test_tags_go_to_the_hub_from_the_option_or_the_variable(home: "Home", hub: FakeHub) -> None:
+    variable = {**home.env, "UPCALL_TAGS": " nightly,big  x"}
+    for extra, env, tags in (
+        (("--tag", "prod", "--tag", "a:b"), home.env, ["prod", "a:b"]),
+        ((), variable, ["nightly", "big", "x"]),
+        (("--tag", "prod"), variable, ["prod"]),
+    ):
+        process = home.start("ask", "Ship?", *OPTIONS, *extra, "--merge", env=env)
+        ask = hub.first_ask()
+        hub.answer(ask["id"], 0)
+        assert finish(process)[2] == 0
+        assert hub.requests("ask")[-1]["session"]["tags"] == tags
+        assert hub.requests("ask")[-1]["ask"]["merge"] is True
+        hub.asks.clear()
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "a,b", "a\tb", "x" * 65])
+def test_what_is_no_tag_is_a_usage_error(home: "Home", tag: str) -> None:
+    done = home.run("ask", "Q?", "--tag", tag)
+    assert (done.stdout, done.returncode) == ("", 2)
+    assert "--tag" in done.stderr
+
+
 def test_bounds_are_those_of_the_model() -> None:
     assert ask_command.MAX_QUESTION_CHARS == limits.MAX_QUESTION_CHARS
     assert ask_command.MAX_DETAIL_BYTES == limits.MAX_DETAIL_BYTES
     assert ask_command.MAX_DETAIL_JSON_BYTES == limits.MAX_DETAIL_JSON_BYTES
     assert ask_command.MAX_OPTIONS == limits.MAX_OPTIONS
     assert ask_command.MAX_LABEL_CHARS == limits.MAX_LABEL_CHARS
+    assert ask_command.MAX_TAGS == limits.MAX_TAGS
+    assert ask_command.MAX_TAG_CHARS == limits.MAX_TAG_CHARS
     assert ask_command.MIN_DEADLINE_S == limits.MIN_DEADLINE_S
     assert ask_command.MAX_DEADLINE_S == limits.MAX_DEADLINE_S
     assert args.MAX_NAME_CHARS == requests.MAX_NAME_CHARS

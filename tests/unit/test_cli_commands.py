@@ -249,7 +249,7 @@ def test_without_a_hub_status_fails_and_stop_does_not(home: "Home") -> None:
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr.startswith("upcall: no hub is running\n")
     done = home.run("hub", "stop")
-    assert (done.stdout, done.returncode) == ("no hub is running\n", 0)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "no hub is running\n", 0)
 
 
 # --- configuration ---------------------------------------------------------------------------

@@ -32,6 +32,18 @@ def ended(outcome: str, **more: Any) -> dict[str, Any]:
             "no - ada on telegram, after 2 min 10 s",
         ),
         (ended("declined"), "declined, not answered: exit 3"),
+        (
+            ended("declined", answered_by=BY),
+            "declined, not answered (by ada on telegram): exit 3",
+        ),
+        (
+            ended("answered", answered_by=BY),
+            "answered - ada on telegram, after 10 min; the text is not kept any more: exit 3",
+        ),
+        (
+            ended("cancelled", reason="upcall was uninstalled"),
+            "cancelled, not answered (upcall was uninstalled): exit 3",
+        ),
         (ended("timed_out"), "no answer within 10 min (timed out; nobody said no)"),
         (
             ended("timed_out", answer=NO),
@@ -49,6 +61,20 @@ def test_who_won() -> None:
     assert results.won(result, " 3 s ago") == 'ada answered "no" on telegram 3 s ago.'
 
 
+def test_a_forgotten_answer_is_no_answer() -> None:
+    result = ended("answered", answered_by=BY)
+    assert results.exit_code(result) == 3
+    assert results.exit_code(ended("answered", answer=NO)) == 0
+    assert results.won(result) == ("ada answered (the text is not kept any more) on telegram.")
+
+
+def test_what_is_known_of_a_channel() -> None:
+    heard = {"state": "delivered", "audience": 1, "heard_ms": 1}
+    assert where.status({"name": "terminal", **heard}) == "watch (1 screen)"
+    assert where.status({"name": "web", **heard}) == "inbox (1 tab)"
+    assert "last heard" in where.status({"name": "telegram", **heard})
+
+
 def test_where_it_is() -> None:
     view = {"id": "a7q2", "options": ["yes", "no"]}
     seen = [
@@ -58,6 +84,10 @@ def test_where_it_is() -> None:
     assert where.asked(view, seen, here=True) == (
         "asked a7q2 in telegram (delivered), inbox (1 tab) - answer here: 1 yes, 2 no "
         "- Ctrl-C cancels"
+    )
+    closed = [{"name": "web", "state": "delivered", "audience": 0, "signed_in": 2}]
+    assert "no channel is set up and no page of the inbox is open." in where.asked(
+        view, closed, here=False
     )
     said = where.asked(view, [], here=False).replace(screen.GLUE, " ")
     assert said.startswith(
@@ -113,3 +143,9 @@ def test_the_configuration_without_a_file() -> None:
         "redaction": config.redaction.enabled,
     }
     assert found == {"idle exit": 600.0, "local answers": "tty", "redaction": True}
+
+
+def test_a_channel_that_is_silent_for_now_says_why() -> None:
+    channel = {"name": "telegram", "state": "later", "reason": "quiet hours until 07:00"}
+    assert where.describe(channel) == "telegram (later: quiet hours until 07:00)"
+    assert not where.is_seen([channel])

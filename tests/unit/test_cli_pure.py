@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upcall.cli import COMMANDS, args, choose, quick, results, screen, where
+from upcall.cli import COMMANDS, args, asks, choose, phone, quick, results, screen, where
 from upcall.cli import ask as ask_command
 from upcall.cli.browser import browser_command, forward_line
 from upcall.cli.cells import cut, pad, width_of, wrap
@@ -56,7 +56,9 @@ def test_ages_have_one_unit() -> None:
     now_ms = int(time.time() * 1000)
     assert screen.age(now_ms - 130_000) == "2 min"
     assert screen.age(now_ms - 5_000) == "5 s"
-    assert screen.age(now_ms + 60_000) == "0 ms"
+    assert screen.age(now_ms + 60_000) == "1 s"
+    assert screen.ago(now_ms) == "just now"
+    assert screen.ago(now_ms - 5_000) == "5 s ago"
 
 
 # --- typed answers ---------------------------------------------------------------------------
@@ -301,7 +303,8 @@ _WORDS = st.one_of(
             "-o", "--option", "--multi", "--free-text", "--no-free-text", "--recommend",
             "--default", "--permission", "--detail", "--timeout", "--title", "--session",
             "--key", "--unseen", "--no-terminal", "-q", "--quiet", "--json", "--no-wait", "--",
-            "-", "-x", "--bogus", "--json=1", "-oyes", "--option=no", "wait", "fail", "-1",
+            "--tag", "--merge", "-", "-x", "--bogus", "--json=1", "-oyes", "--option=no",
+            "wait", "fail", "-1",
         ]
     ),
     st.text(max_size=5),
@@ -321,3 +324,56 @@ def test_the_quick_reader_reads_the_common_form() -> None:
     assert (found.question, found.options, found.timeout) == ("Ship?", ["yes", "no"], "5m")
     assert (found.unseen, found.quiet) == ("fail", True)
     assert quick.read(["Ship?", "--unseen", "maybe"]) is None
+
+
+# --- lists -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "state", "tail"),
+    [
+        ({"state": "open", "secret": True}, "open 3 s", ""),
+        ({"state": "open", "options": ["a", "b"]}, "open 3 s", " [a / b]"),
+        ({"outcome": "timed_out"}, "timed out", " (2 s ago)"),
+        (
+            {"outcome": "declined", "answered_by": {"name": "Sam", "channel": "web"}},
+            "declined",
+            " (Sam on inbox, 2 s ago)",
+        ),
+        (
+            {
+                "outcome": "answered", "secret": True, "answer": {"secret": True},
+                "answered_by": {"name": "Sam", "channel": "web"},
+            },
+            "answered",
+            " = (secret) (Sam on inbox, 2 s ago)",
+        ),
+        ({"outcome": "answered"}, "answered", " = (the text is not kept any more) (2 s ago)"),
+    ],
+)  # fmt: skip
+def test_a_question_is_listed_as_it_stands(ask: dict[str, Any], state: str, tail: str) -> None:
+    now_ms = int(time.time() * 1000)
+    view = {"id": "a1", "state": "closed", "question": "Q?", "raised_ms": now_ms - 3000}
+    row = asks.row(view | {"closed_ms": now_ms - 2000} | ask)
+    assert (row[1], row[3]) == (state, f"“Q?”{tail}")
+
+
+@pytest.mark.parametrize("typed", ["#decline?", "#DECLINE!", "#declined", "#decline#decline"])
+def test_a_decline_with_a_slip_is_no_answer(typed: str) -> None:
+    with pytest.raises(choose.NotAnAnswer):
+        choose.read({"options": [], "free_text": True}, typed)
+    assert choose.read({"options": [], "free_text": True}, "#decline me this")["text"]
+
+
+def test_a_qr_code_that_does_not_fit_is_not_drawn() -> None:
+    url = "https://inbox.example/#login=0123456789abcdefghjkmnpqrs"
+    lines = phone.qr_lines(url, {"TERM": "xterm"}, 80, 24)
+    assert 0 < len(lines) <= 21
+    assert phone.qr_lines(url, {"TERM": "xterm"}, 80, len(lines)) == []
+
+
+def test_the_login_name_is_the_systems_where_no_variable_says_it() -> None:
+    import getpass
+
+    line = forward_line("http://127.0.0.1:8737/", {})
+    assert f" {getpass.getuser()}@" in line

@@ -77,7 +77,21 @@ def test_declining_takes_enter_and_can_be_left() -> None:
     assert not state.typing
 
 
+def test_after_a_decline_is_begun_nothing_else_can_be_typed() -> None:
+    state = watching(ask_of(options=[], free_text=True))
+    assert typed(state, "d?x") is None
+    assert "Enter declines" in "\n".join(state.draw(80, 24))
+    assert typed(state, "\n").fields["decline"] is True
+    state = watching(ask_of(options=[], free_text=True))
+    assert typed(state, "a#decline?\n") is None
+    assert state.says == "to decline, type #decline alone"
+    typed(state, "d")
+    state.take_screen({"asks": []})
+    assert not state.declining
+
+
 def test_hold_turns_over() -> None:
+    assert "h: release" in "\n".join(watching(ask_of(held=True)).draw(80, 24))
     assert typed(watching(ask_of()), "h").fields["hold"] is True
     assert typed(watching(ask_of(held=True)), "h").fields["hold"] is False
 
@@ -150,6 +164,39 @@ def test_the_newest_three_notices_stand_below_the_questions() -> None:
     assert [line[5:] for line in lines[at + 1 : at + 4]] == [
         f" build: step {number}" for number in (2, 3, 4)
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("info", " build: full"),
+        ("error", " ERROR build: full"),
+        ("warning", " WARNING build: full"),
+    ],
+)
+def test_a_notice_says_how_bad_it_is(kind: str, said: str) -> None:
+    state = watching(ask_of())
+    at_ms = int(time.time() * 1000)
+    state.take_notice(
+        {"session": {"title": "build"}, "text": "full", "kind": kind, "at_ms": at_ms}
+    )
+    assert any(line[5:] == said for line in state.draw(80, 24))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(40, 10), (20, 8), (40, 12)])
+def test_on_a_small_screen_notices_leave_the_question_alone(columns: int, rows: int) -> None:
+    state = watching(ask_of())
+    state.take_notice({"session": {"title": "build"}, "text": "step", "kind": "info"})
+    assert "Question a1?" in "\n".join(state.draw(columns, rows)[3:])
+
+
+def test_what_became_of_an_answer_is_said_with_who_and_when() -> None:
+    by = {"name": "Sam", "channel": "web"}
+    state = watching(ask_of())
+    state.told({"outcome": "answered", "answer": {"labels": ["no"]}, "answered_by": by})
+    assert state.says == 'Sam on inbox answered "no" just now'
+    state.told({"outcome": "declined", "answered_by": by})
+    assert state.says == "declined by Sam on inbox"
 
 
 # --- drawing ---------------------------------------------------------------------------------

@@ -111,6 +111,32 @@ async def test_asks_and_gets_the_answer(home: Path) -> None:
 
 
 @pytest.mark.asyncio
+async def test_tags_go_out_with_the_identity_and_merge_with_the_ask(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPCALL_TAGS", "nightly, big")
+    for given, tags in ((None, ("nightly", "big")), (["prod", "prod"], ("prod",)), ([], ())):
+        async with (
+            Session("t", hub=False, tags=given) as session,
+            person(home, session) as client,
+        ):
+            identity = await next_frame(client, IdentityHeader)
+            assert identity.said_tags == tags
+            asking = asyncio.create_task(session.ask("Go?", ["yes"], merge=True))
+            assert (await asked(client)).merge is True
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "tags", ["prod", ["a b"], [1], ["x" * 65], [str(n) for n in range(17)]]
+)
+def test_what_are_no_tags_is_refused(tags: Any) -> None:
+    with pytest.raises(UsageError, match="tags: "):
+        Session("t", tags=tags)
+
+
+@pytest.mark.asyncio
 async def test_several_asks_at_once_are_told_apart(home: Path) -> None:
     async with Session(hub=False) as session, person(home, session) as client:
         asking = [asyncio.create_task(session.ask(f"Number {n}?")) for n in range(20)]
@@ -406,7 +432,8 @@ async def test_a_record_that_vanished_comes_back_and_moves_to_where_the_hub_look
         state.mkdir(mode=0o700, exist_ok=True)
         hub_json = state / "hub.json"
         hub_json.touch(mode=0o600)
-        hub_json.write_text(json.dumps({"runtime_dir": str(other)}))
+        named = {"runtime_dir": str(other), "control_sock": str(state / "control.sock")}
+        hub_json.write_text(json.dumps(named))
         await clock.tick()
         assert not path.exists()
         assert (other / "sessions/s1.json").exists()

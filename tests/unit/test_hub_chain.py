@@ -14,7 +14,8 @@ from upcall.hub.chain import _shell_use, asking_chain, is_cut_off
 from upcall_discovery import liveness, paths
 
 # What the tests were started with, which is not what they have now.
-OURS = paths.state_dir_in(liveness.environment_of(os.getpid()) or {}) or "/nowhere/upcall"
+STARTED_WITH = liveness.environment_of(os.getpid()) or {}
+OURS = paths.state_dir_in(STARTED_WITH) or "/nowhere/upcall"
 ELSEWHERE = "/nowhere/else/upcall"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts processes by /proc")
 
@@ -85,11 +86,36 @@ def test_long_options_of_a_shell_are_no_scripts(words: list[str], use: str) -> N
         assert _shell_use(pid) == use
 
 
-def test_the_parent_counts_and_what_is_above_does_not() -> None:
-    with running(["sh", "-c", RUN]) as pid:
-        chain = asking_chain(pid, OURS)
-        assert [process.pid for process in chain] == [pid, os.getpid()]
+def test_what_started_it_counts_whatever_it_is() -> None:
+    inner = f"import subprocess; subprocess.run(['sh', '-c', {RUN!r}])"
+    with running([sys.executable, "-c", inner]) as pid:
+        (child,) = liveness._children(pid) or []
+        chain = asking_chain(child, OURS)
+        assert [process.pid for process in chain][:3] == [child, pid, os.getpid()]
         assert all(liveness.is_alive(process) for process in chain)
+
+
+def test_a_state_folder_in_between_does_not_end_the_chain() -> None:
+    elsewhere = {**os.environ, "XDG_STATE_HOME": "/nowhere/at/all"}
+    inner = ["sh", "-c", f"{RUN}"]
+    code = f"import os, subprocess; subprocess.run({inner!r}, env={dict(STARTED_WITH)!r})"
+    with running([sys.executable, "-c", code], env=elsewhere) as pid:
+        (child,) = liveness._children(pid) or []
+        chain = [process.pid for process in asking_chain(child, OURS)]
+        assert chain[:3] == [child, pid, os.getpid()]
+
+
+def test_a_name_alone_makes_no_terminal_or_service_manager(tmp_path: Any) -> None:
+    """A program that calls itself tmux is not where a person begins."""
+    python = os.path.realpath(sys.executable)
+    named = tmp_path / "tmux"
+    shutil.copy2(python, named)
+    code = f"import subprocess; subprocess.run(['sh', '-c', {RUN!r}])"
+    home = {**STARTED_WITH, "PYTHONHOME": sys.base_prefix}
+    with running([str(named), "-c", code], env=home) as pid:
+        assert liveness.program_file_of(pid) == str(named)
+        (child,) = liveness._children(pid) or []
+        assert pid in [process.pid for process in asking_chain(child, OURS)]
 
 
 def test_what_starts_programs_with_another_state_folder_does_not_count() -> None:

@@ -17,9 +17,23 @@ from upcall.hub.inbox import Receipts
 from upcall.hub.plugins import Loaded
 from upcall.hub.workers import Workers
 from upcall.model.events import ChannelChanged, Event, Moment
+from upcall.model.platform import Place
 from upcall.secrets import Secret
 
 pytestmark = pytest.mark.asyncio
+
+
+class Forgotten:
+    """A past of which nothing is known."""
+
+    async def ask(self, ask_id: str) -> None:
+        return None
+
+    async def retired(self, token: str) -> None:
+        return None
+
+    async def ask_of_card(self, place: Place, ref: str) -> None:
+        return None
 
 
 class Rig:
@@ -42,9 +56,6 @@ class Rig:
         async def to_session(_session: str, _frame: bytes) -> None:
             raise AssertionError
 
-        async def no_ask(_ask_id: str) -> None:
-            return None
-
         tasks = asyncio.TaskGroup()
         async with tasks:
             workers = Workers(
@@ -58,7 +69,7 @@ class Rig:
             )
             made = Channels(
                 workers=workers,
-                receipts=Receipts(nothing, self.events.append, self.moment, no_ask),
+                receipts=Receipts(nothing, self.events.append, self.moment, Forgotten()),
                 screens=Screens(lambda *_: None),
                 submit=self.events.append,
                 moment=self.moment,

@@ -12,6 +12,10 @@ from fakes.clock import FakeClock
 from fakes.hub_rig import Heart, ask_id, asker
 from fakes.hub_shells import short_folder
 from upcall.hub.controls import CONFIRM_S, ControlRefused, Controls, Screens
+from upcall.hub.letters import Letters
+from upcall.hub.policies import Policies
+from upcall.hub.redaction import Redactions
+from upcall.hub.rights import Rights
 from upcall.hub.store.erase import Forgotten, Wanted
 from upcall.model.ask import AskSpec
 from upcall.model.errors import HubError, UpcallError, UsageError
@@ -58,9 +62,15 @@ class Desk(Heart):
         self.inbox: SignsIn | None = None
         self.root_changes: list[tuple[str, bool]] = []
         self.stopped = ""
+        self.stays_down = False
         self.begun = ""
         self.outdated = False
         self.forgotten: Wanted | None = None
+        loop = self.loop
+        self.policies = Policies(self.kernel, loop.submit, loop.moment, loop.settled)
+        self.redactions = Redactions(self.kernel, loop.submit, loop.moment, loop.settled)
+        self.rights = Rights(self.kernel, loop.submit, loop.moment, loop.settled)
+        self.letters = Letters(self.kernel, loop, self.store.ask)
         self.controls = Controls(self)
 
     async def put(self, channel: str, inbound: Inbound) -> Receipt:
@@ -84,8 +94,9 @@ class Desk(Heart):
     async def reload(self) -> dict[str, Any]:
         return {"changed": []}
 
-    def ask_to_stop(self, reason: str) -> None:
+    def ask_to_stop(self, reason: str, *, stays_down: bool = False) -> None:
         self.stopped = reason
+        self.stays_down = stays_down
 
     async def forget(self, wanted: Wanted) -> Forgotten:
         self.forgotten = wanted

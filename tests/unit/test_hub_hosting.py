@@ -10,7 +10,8 @@ import pytest
 
 from fakes.hub_shells import short_folder
 from upcall.hub.files import FileRefused, SessionFiles
-from upcall.model.limits import MAX_ATTACHMENT_BYTES, MAX_FILE_BYTES, MAX_SESSION_FILES_BYTES
+from upcall.model.limits import MAX_ATTACHMENT_BYTES
+from upcall.model.quotas import Limits
 
 ID = "0" * 31 + "1"
 OTHER = "0" * 31 + "2"
@@ -49,19 +50,33 @@ def test_refuses_what_is_too_large_before_decoding_it(state: Path) -> None:
     with pytest.raises(FileRefused) as caught:
         files.keep_encoded("s-1", ID, "A" * (MAX_ATTACHMENT_BYTES * 2))
     assert caught.value.code == "attachment_too_large"
-    with pytest.raises(FileRefused):
-        files.keep("s-1", ID, bytes(MAX_FILE_BYTES + 1))
+    with pytest.raises(FileRefused, match=r"limits\.file_bytes") as over:
+        files.keep("s-1", ID, bytes(Limits().file_bytes + 1))
+    assert over.value.code == "limit_reached"
     files.keep_encoded("s-1", ID, b64encode(bytes(MAX_ATTACHMENT_BYTES)).decode())
 
 
-def test_a_session_has_a_limit_for_all_its_files(state: Path) -> None:
-    files = SessionFiles(str(state))
+def test_a_session_has_a_limit_for_its_files_of_an_hour_and_for_all(state: Path) -> None:
+    now_s = [1e9]
+    limits = Limits(file_bytes=1000, files_bytes_per_hour=3000, stored_bytes=5000)
+    files = SessionFiles(str(state), limits, lambda: now_s[0])
+
+    def keep(number: int, session: str = "s-1") -> None:
+        files.keep(session, f"{number:032x}", bytes(1000))
+        path = state / "files" / session / f"{number:032x}"
+        os.utime(path, (now_s[0], now_s[0]))
+
     for number in range(3):
-        content = bytes(MAX_SESSION_FILES_BYTES // 3)
-        files.keep("s-1", f"{number:032x}", content)
-    with pytest.raises(FileRefused, match="together"):
-        files.keep("s-1", OTHER, bytes(1024))
-    files.keep("s-2", OTHER, bytes(1024))
+        keep(number)
+    with pytest.raises(FileRefused, match=r"3000 \(limits\.files_bytes_per_hour\)") as over:
+        keep(3)
+    assert over.value.code == "limit_reached"
+    keep(3, "s-2")
+    now_s[0] += 3601
+    keep(4)
+    keep(5)
+    with pytest.raises(FileRefused, match=r"5000 \(limits\.stored_bytes\)"):
+        keep(6)
 
 
 @pytest.mark.parametrize("name", ["../x", "x" * 32, "", "0" * 31, "0" * 33, "A" * 32])
@@ -98,7 +113,7 @@ def test_copies_nothing_else(state: Path) -> None:
     os.mkfifo(state / "pipe")
     large = state / "large"
     with large.open("wb") as file:
-        file.truncate(MAX_FILE_BYTES + 1)
+        file.truncate(Limits().file_bytes + 1)
     for path in (state / "link", state / "pipe", state, state / "none", large):
         with pytest.raises(FileRefused):
             files.keep_copy("s-1", ID, str(path))

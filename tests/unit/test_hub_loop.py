@@ -8,9 +8,10 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.hub_rig import ADA, Heart, ask_id
 from fakes.hub_shells import short_folder
+from upcall.core.router import GRACE_S
 from upcall.hub.loop import BATCH, LAZY_S, LONGEST_WAIT_S
 from upcall.hub.store import StoreError
-from upcall.model.effects import Respond, Send, ToWaiter
+from upcall.model.effects import Log, Respond, Send, ToWaiter
 from upcall.model.events import Delivered, PersonActed, WaitAsked
 from upcall.model.platform import Answered
 
@@ -243,6 +244,9 @@ async def test_a_far_timer_is_looked_at_every_minute(heart: Heart) -> None:
     async with heart.running():
         heart.raise_ask(timeout_s=36_000.0)
         await heart.loop.settled()
+        # The channels have said nothing: that is looked at sooner.
+        await heart.clock.until_waited(GRACE_S)
+        await heart.clock.advance(GRACE_S)
         await heart.clock.until_waited(LONGEST_WAIT_S)
         waited = len(heart.clock.asked)
         await heart.clock.advance(300.0)
@@ -269,3 +273,26 @@ async def test_a_timer_is_not_late_while_there_is_always_more_to_do(heart: Heart
         heart.raise_ask(2)
         await heart.until(lambda: bool(heart.of(ToWaiter)))
         assert 80 < left < 91
+
+
+async def test_sleep_and_a_clock_that_is_set_are_noticed_by_the_loop(path: str) -> None:
+    clock = FakeClock()
+    heart = Heart(path, clock)
+    async with heart.running():
+        await heart.loop.settled()
+        assert not [one for one in heart.of(Log) if one.event in {"slept", "clock_stepped"}]
+        clock._now_s += 7_200  # asleep: nobody was woken meanwhile
+        heart.raise_ask(1)
+        await heart.loop.settled()
+        clock.step_wall(-3_600_000)
+        heart.raise_ask(2)
+        await heart.loop.settled()
+    told = [one for one in heart.of(Log) if one.event in {"slept", "clock_stepped"}]
+    assert [(one.event, one.facts) for one in told] == [
+        ("slept", {"seconds": 7200}),
+        ("clock_stepped", {"ms": -3_600_000}),
+    ]
+    assert (heart.loop.times.sleeps, heart.loop.times.clock_steps) == (1, 1)
+    took_s = heart.loop.times.commit_s(0.5)
+    assert took_s is not None
+    assert took_s >= 0

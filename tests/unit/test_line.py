@@ -95,14 +95,15 @@ def test_a_dead_hubs_socket_counts_as_none(state: str) -> None:
     assert caught.value.code == "hub_not_running"
 
 
-def test_follows_the_sockets_that_hub_json_names(state: str, tmp_path: Path) -> None:
+def test_of_a_copied_state_folder_the_hub_of_the_original_is_not_taken(state: str) -> None:
     elsewhere = f"{os.path.dirname(state)}/other"
     with FakeHub(elsewhere):
         paths.ensure_private_dir(state)
         data = {"ask_sock": paths.socket_paths(elsewhere)[0]}
         paths.write_private_file(paths.hub_json(state), json.dumps(data).encode(), sync=False)
-        with HubLine.connect("ask") as line:
-            assert line.hub["pid"] == os.getpid()
+        with pytest.raises(LineError) as caught:
+            HubLine.connect("ask")
+        assert caught.value.code == "hub_not_running"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"ask_sock": 7}', b"[" * 20_000])

@@ -19,7 +19,7 @@ from upcall.core.redact import mask
         ("sk-ant-" + "a" * 20, "[token, 27 characters]"),
         ("glpat-" + "x" * 20, "[token, 26 characters]"),
         ("AKIA" + "A" * 16, "[key, 20 characters]"),
-        ("bot12345678:" + "a" * 35, "bot12345678:" + "a" * 35),
+        ("/bot12345678:" + "a" * 35 + "/getMe", "/bot[token, 44 characters]/getMe"),
         ("/bot 12345678:" + "a" * 34 + "- end", "/bot [token, 44 characters] end"),
         (
             "eyJhbGciOi1.eyJzdWIiOi1.abcdefghi",
@@ -31,7 +31,7 @@ from upcall.core.redact import mask
         ),
         ("PASSWORD=hunter2hunter && ls", "PASSWORD=[secret, 13 characters] && ls"),
         ('{"api_key": "hunter2hunter"}', '{"api_key": "[secret, 13 characters]"}'),
-        ("--api-key hunter2hunter -v", "--api-key hunter2hunter -v"),
+        ("--api-key hunter2hunter -v", "--api-key [secret, 13 characters] -v"),
         ("x --api-key hunter2hunter -v", "x --api-key [secret, 13 characters] -v"),
         (
             "postgres://u:hunter2@db.example/x",

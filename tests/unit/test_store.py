@@ -196,7 +196,7 @@ async def test_closed_and_ended_rows_are_not_in_the_snapshot(path: str) -> None:
         [
             closed(row),
             EndClaim(row.ask_id),
-            DropTokens(row.ask_id),
+            DropTokens(row.ask_id, NOW_MS),
             replaced(delivery(1, row), state="done"),
             replaced(session(), ended_ms=8),
         ]

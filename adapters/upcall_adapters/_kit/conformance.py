@@ -30,8 +30,11 @@ from upcall.model.platform import (
     Body,
     Capabilities,
     ChannelState,
+    Deletes,
     DeliveryKey,
     Finding,
+    FindsByKey,
+    OpensThreads,
     Place,
     Spec,
 )
@@ -225,6 +228,21 @@ async def _a_repeat_is_harmless(harness: Harness) -> None:
         _require(first == again, "a repeated delivery has another ref")
 
 
+async def _it_can_do_what_it_says(harness: Harness) -> None:
+    said = harness.spec.capabilities
+    async with harness.open() as running:
+        for promised, ability, name in (
+            (said.threads, OpensThreads, "threads"),
+            (said.deletes, Deletes, "deletes"),
+            (said.repeat == "by_lookup", FindsByKey, 'repeat = "by_lookup"'),
+        ):
+            _require(
+                not promised or isinstance(running.adapter, ability),
+                f"it says {name}, and its adapter is no {ability.__name__}",
+            )
+    _require(said.under_way >= 1, "under_way is less than 1: nothing could be sent")
+
+
 async def _it_hears_until_cancelled(harness: Harness) -> None:
     async with harness.open() as running:
         async with asyncio.timeout(WITHIN_S):
@@ -255,6 +273,7 @@ CHECKS: Final = (
     Check("hostile text is visible", _hostile_text_is_visible),
     Check("post and edit do only what is allowed", _post_and_edit_do_only_what_is_allowed),
     Check("a repeat is harmless", _a_repeat_is_harmless),
+    Check("it can do what it says", _it_can_do_what_it_says),
     Check("it hears until cancelled", _it_hears_until_cancelled),
     Check("checks come with a remedy", _checks_come_with_a_remedy),
 )

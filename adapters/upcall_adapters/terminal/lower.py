@@ -14,6 +14,7 @@ from upcall.model.document import (
     Button,
     Choices,
     Code,
+    Control,
     Fields,
     File,
     Heading,
@@ -36,12 +37,17 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Option(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One choice, with the number by which it is picked."""
+    """One choice, with the number by which it is picked.
+
+    Attributes:
+        shows_rest: it lets run what is not all shown; the yes comes only after that.
+    """
 
     number: int
     label: str
     detail: str = ""
     suggested: bool = False
+    shows_rest: bool = False
 
 
 class Card(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,17 +85,22 @@ def _last(parts: tuple[Part, ...], choices: Choices | None, state_line: str) -> 
     others = (choices.decline, choices.hold)
     return Card(
         parts=parts,
-        options=tuple(_option(i, button) for i, button in enumerate(choices.buttons, 1)),
+        options=tuple(
+            _option(i, button, choices.control(button))
+            for i, button in enumerate(choices.buttons, 1)
+        ),
         takes_words=choices.free_text,
         others=tuple(visible(words) for words in others if words is not None),
         state_line=state_line,
     )
 
 
-def _option(number: int, button: Button) -> Option:
+def _option(number: int, button: Button, control: Control) -> Option:
+    # The body holds all of what will run; hidden is only what the hub masked.
     return Option(
         number=number,
-        label=visible(button.label),
+        label=visible(control.label),
+        shows_rest=control.token != button.token,
         detail=visible(button.detail, newlines=True),
         suggested=button.suggested,
     )

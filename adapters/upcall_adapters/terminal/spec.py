@@ -18,6 +18,7 @@ CAPABILITIES: Final = Capabilities(
     files=False,
     repeat="harmless",
     secrets=True,
+    own_user=True,
 )
 
 

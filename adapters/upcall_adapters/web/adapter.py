@@ -206,13 +206,18 @@ class WebInbox:
         receipt = await self._inbox.put(event)
         if isinstance(event, LoginKept) and event.kind == "login" and not event.gone:
             await self._note_seen()
+        if isinstance(event, LoginKept) and event.kind == "login":
+            self._tell_audience(len(self._pages))
         return receipt
 
     def _tell_audience(self, pages: int) -> None:
         if self._inbox is not None:
             self._inbox.state(
                 ChannelState(
-                    hearing=self._bound is not None, audience=pages, reason=self._trouble
+                    hearing=self._bound is not None,
+                    audience=pages,
+                    signed_in=len(self._logins.all()),
+                    reason=self._trouble,
                 )
             )
 

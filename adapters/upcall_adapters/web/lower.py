@@ -22,12 +22,14 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
         title: its first heading, if it has one.
         state_line: the hub's words on the state.
         choices: how many options it offers.
+        hidden_chars: how many characters of what will run are masked.
     """
 
     plain: str
     title: str | None = None
     state_line: str = ""
     choices: int = 0
+    hidden_chars: int = 0
 
 
 def lower(message: Message, place: Place) -> Sequence[Body]:
@@ -39,5 +41,6 @@ def lower(message: Message, place: Place) -> Sequence[Body]:
         title=None if title is None else visible(title),
         state_line=visible(message.state_line),
         choices=0 if message.choices is None else len(message.choices.buttons),
+        hidden_chars=0 if message.choices is None else message.choices.hidden_chars,
     )
     return (Body(msgspec.json.encode(note)),)

@@ -41,6 +41,7 @@ def _options(ask: AskView) -> list[dict[str, Any]]:
             "number": at + 1 if is_numbered else None,
             "note": note or None,
             "detail": _block(details[at]) if at < len(details) else None,
+            "allows": at in ask.allows,
         }
         for at, (label, shown, note) in enumerate(
             zip(ask.options, ask.labels_shown, ask.label_notes, strict=True)
@@ -67,6 +68,7 @@ def _session(session: SessionView) -> dict[str, Any]:
         "last_text": None if session.last_text is None else _cut(session.last_text)[0],
         "since_ms": session.since_ms,
         "takes_text": session.takes_text,
+        "redaction": _line(session.redaction),
     }
 
 
@@ -109,6 +111,7 @@ def ask_json(ask: AskView, *, whole: bool = False) -> dict[str, Any]:
         "question": _block(ask.question),
         "detail": detail,
         "detail_hidden": hidden,
+        "hidden_chars": ask.hidden_chars,
         "options": _options(ask),
         "warnings": list(ask.warnings),
         "multi": ask.multi,
@@ -128,9 +131,12 @@ def ask_json(ask: AskView, *, whole: bool = False) -> dict[str, Any]:
         "closed_ms": ask.closed_ms,
         "can_decline": ask.can_decline,
         "can_hold": ask.can_hold,
+        "can_withdraw": ask.can_withdraw,
         "note": _line(ask.note),
         "secret": ask.secret,
         "destructive": looks_destructive(ask),
+        "waiting": ask.waiting,
+        "burst": ask.burst,
     }
 
 
@@ -169,11 +175,15 @@ def state_json(
     about: Mapping[str, Any],
 ) -> bytes:
     """Return everything a page shows, as one JSON document."""
+    # What waits behind others of its session must not push those of others off the page.
+    asks = sorted(asks, key=lambda ask: ask.waiting)
     document: dict[str, Any] = {
         **about,
         "asks": [ask_json(ask) for ask in asks[:MAX_ASKS]],
         "more_asks": max(0, len(asks) - MAX_ASKS),
-        "sessions": [_session(session) for session in sessions],
+        "sessions": [
+            {**_session(one), "asks": one.asks, "waiting": one.waiting} for one in sessions
+        ],
         "notices": [_notice(notice) for notice in notices],
         "channels": [_channel(channel) for channel in health.channels],
         "ready": health.ready,

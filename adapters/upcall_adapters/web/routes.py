@@ -17,6 +17,8 @@ is `{"error": {class, code, msg, recover}}`. GET never changes anything.
   receipt `{ok, code, msg, result}`, 409 with the same if it was refused. `key` is the
   act's own: a repeat with the same key is the same act.
 * `POST /api/message {session, text, key}`: words to a session; receipt as above.
+* `POST /api/session {session, rule, key}`: what becomes of the asks of a session that asks
+  too much, `mute`, `unmute`, `stop` or `hold`; receipt as above.
 * `WS /api/live`: first message `{key}`; then the state at once and after every change.
   `{read: N}` gets the state again and then `{read: N}`.
 * `GET /healthz`, `/readyz`: `ok` or not. `GET /metrics`: with the bearer token of the
@@ -28,7 +30,7 @@ import hmac
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
@@ -38,7 +40,7 @@ from aiohttp.http import HttpProcessingError
 from upcall.model.errors import UsageError
 from upcall.model.ids import is_session_id
 from upcall.model.limits import MAX_OPTIONS, MAX_TEXT_CHARS
-from upcall.model.platform import Answered, Receipt, Texted, Who
+from upcall.model.platform import Answered, Receipt, SessionRuled, Texted, Who
 from upcall.model.text import unpaired_surrogate_or_nul, visible
 from upcall_adapters.web.assets import Asset, read_assets
 from upcall_adapters.web.door import Doorkeeper
@@ -93,7 +95,7 @@ class WaitBody(msgspec.Struct, frozen=True):
 
 
 class AnswerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`POST /api/answer`: exactly one of indices, text, decline and hold."""
+    """`POST /api/answer`: exactly one of indices, text, decline, hold and withdraw."""
 
     ask: str
     revision: str
@@ -102,6 +104,7 @@ class AnswerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     text: str | None = None
     decline: bool = False
     hold: bool | None = None
+    withdraw: bool = False
 
 
 class MessageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -109,6 +112,14 @@ class MessageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     session: str
     text: str
+    key: str
+
+
+class SessionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`POST /api/session`."""
+
+    session: str
+    rule: Literal["mute", "unmute", "stop", "hold"]
     key: str
 
 
@@ -147,9 +158,10 @@ def _checked_key(key: str) -> str:
 
 def _checked_answer(body: AnswerBody) -> None:
     kinds = (body.indices is not None, body.text is not None, body.decline)
-    if sum((*kinds, body.hold is not None)) != 1:
+    if sum((*kinds, body.hold is not None, body.withdraw)) != 1:
         raise UsageError(
-            "give exactly one of indices, text, decline and hold", code="invalid_answer"
+            "give exactly one of indices, text, decline, hold and withdraw",
+            code="invalid_answer",
         )
     if body.text is not None:
         _checked_words(body.text)
@@ -234,6 +246,7 @@ class Routes:
         add.add_get("/api/file/{id}", self._with_login(self._file))
         add.add_post("/api/answer", self._with_login(self._answer))
         add.add_post("/api/message", self._with_login(self._message))
+        add.add_post("/api/session", self._with_login(self._session))
 
     # -- open to everybody who got past the door -----------------------------------------
 
@@ -259,7 +272,10 @@ class Routes:
             given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode()
         ):
             return error_response(401, "unauthorized", "the bearer token is missing or wrong")
-        return web.Response(text=metrics_text(self._view.health(), len(self._parts.pages)))
+        now_ms = self._parts.seams.clock.wall_ms()
+        return web.Response(
+            text=metrics_text(self._view.health(), len(self._parts.pages), now_ms)
+        )
 
     # -- signing in ----------------------------------------------------------------------
 
@@ -430,6 +446,7 @@ class Routes:
             text=body.text,
             decline=body.decline,
             hold=body.hold,
+            withdraw=body.withdraw,
         )
         return self._receipt(await self._parts.put(event))
 
@@ -442,6 +459,18 @@ class Routes:
             who=self._who(),
             text=_checked_words(body.text),
             session_id=body.session,
+        )
+        return self._receipt(await self._parts.put(event))
+
+    async def _session(self, request: web.Request, login: Login) -> web.StreamResponse:
+        body = await _body(request, SessionBody)
+        if not is_session_id(body.session):
+            raise UsageError("this is no session id", code="unknown_session")
+        event = SessionRuled(
+            key=f"{login.digest[:16]}:{_checked_key(body.key)}",
+            who=self._who(),
+            session_id=body.session,
+            rule=body.rule,
         )
         return self._receipt(await self._parts.put(event))
 

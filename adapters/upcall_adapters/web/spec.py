@@ -18,6 +18,7 @@ CAPABILITIES: Final = Capabilities(
     files=True,
     repeat="harmless",
     secrets=True,
+    own_user=True,
 )
 
 
@@ -34,4 +35,5 @@ SPEC: Final[Spec[WebConfig]] = Spec(
     capabilities=CAPABILITIES,
     lower=lower,
     open=open_inbox,
+    secrets=("metrics_token",),
 )

@@ -24,12 +24,21 @@ COMMANDS = {
     "answer": "answer a question from here",
     "asks": "list questions",
     "sessions": "list programs that can ask",
+    "log": "what happened, question by question; --verify checks it",
     "watch": "see everything live and answer in this terminal",
     "inbox": "open the inbox in a browser, or manage its logins",
+    "status": "how the hub is, what it hears, and what waits",
+    "outbox": "messages that did not arrive: list, retry, drop",
     "hub": "run, start, stop, back up, or look at the hub",
     "forget": "erase texts that the hub keeps",
     "service": "start the hub at login",
     "roots": "project folders whose sessions the hub reads",
+    "operators": "who may answer: list, add, revoke, restore",
+    "lock": "take no answer from anywhere but here, at once",
+    "unlock": "end that",
+    "redact": "mask credentials in a conversation, or show them for a while",
+    "verbosity": "how much of a session's work is shown in its threads",
+    "policy": "what would happen to a question, and which rule says so",
     "config": "the configuration: path, check, schema",
     "doctor": "check everything; each finding with its remedy",
     "demo": "see it work: three questions and a page to answer them",
@@ -57,7 +66,8 @@ def usage() -> str:
         "options:",
         "  -h, --help  this text",
         "  --version   the version",
-        "  --json      with a command, or alone: exactly one JSON document on stdout",
+        "  --json      alone, or with a command whose help names it: exactly one JSON",
+        "              document on stdout",
     ]
     return "\n".join(lines)
 
@@ -70,7 +80,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     as_json = "--json" in words[: words.index("--") if "--" in words else len(words)]
     try:
         code = _run(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed help
         return stop.code if isinstance(stop.code, int) else exits.FAILURE
@@ -131,6 +142,10 @@ def _run(words: list[str]) -> int:
         screen.out(f"upcall {upcall.__version__}")
         return exits.OK
     if name in {"", "--json"}:
+        if len(words) > 1 and words[1] in COMMANDS:
+            # Before the command it means the same; but behind `--` nothing is an option.
+            end = words.index("--") if "--" in words else len(words)
+            return _run([*words[1:end], "--json", *words[end:]])
         if len(words) > 1:
             from upcall.cli.errors import Usage
 
@@ -139,8 +154,10 @@ def _run(words: list[str]) -> int:
 
         return run(words)
     if name not in COMMANDS:
+        from upcall.cli.args import short
         from upcall.cli.errors import Usage, nearest
 
+        name = short(name)
         kind = "option" if name.startswith("-") else "command"
         hint = nearest(name, COMMANDS)
         raise Usage(f"there is no {kind} {name!r}{hint}", "see: upcall --help")

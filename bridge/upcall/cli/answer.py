@@ -36,6 +36,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add("--decline", action="store_true", help="end it without an answer")
     add("--hold", action="store_true", default=None, dest="hold",
         help="stop its time limit")  # fmt: skip
+    add("--withdraw", action="store_true", help="take your vote back, where several decide")
     add("--no-hold", action="store_false", dest="hold", help="let its time run again")
     add("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
     add("--json", action="store_true", help="print one JSON document")
@@ -53,13 +54,15 @@ def run(argv: Sequence[str]) -> int:
     given = parser().read(argv)
     args.usable(given.ask, "ID")
     values = [args.usable(value, "VALUE") for value in given.values]
-    if not values and not given.decline and given.hold is None:
+    if not values and not given.decline and given.hold is None and not given.withdraw:
         return _answer_unseen(given)
-    if sum([bool(values), given.decline, given.hold is not None]) != 1:
+    if sum([bool(values), given.decline, given.hold is not None, given.withdraw]) != 1:
         raise Usage(
-            "give either a VALUE, or --decline, or --hold, or --no-hold",
+            "give either a VALUE, or --decline, or --hold, or --no-hold, or --withdraw",
             "example: upcall answer a7q2 yes",
         )
+    if given.withdraw:
+        return _send(given, withdraw=True)
     return _send(given, values=values, decline=given.decline, hold=given.hold)
 
 
@@ -73,7 +76,9 @@ def _send(given: argparse.Namespace, **act: Any) -> int:
     if given.json:
         screen.document(results.document(result))
     if not given.quiet:
-        screen.err(_taken(result, given.hold))
+        # What the hub says of a vote is all that is true of it yet.
+        words = reply.get("msg")
+        screen.err(screen.one_line(words, 300) if words else _taken(result, given.hold))
     return exits.OK
 
 
@@ -140,7 +145,7 @@ def ended_words(result: dict[str, Any], line: HubLine | None) -> str:
     outcome = screen.one_line(str(result.get("outcome") or "ended"), 40)
     when = _when(result, line)
     if outcome == "answered":
-        return f'too late: {results.by(result)} answered "{results.quote(result)}"{when}'
+        return f"too late: {results.by(result)} answered {results.in_quotes(result)}{when}"
     if outcome == "unreachable":
         return f"The program stopped before it took the answer{when}. Nothing was run."
     if outcome == "timed_out":

@@ -14,6 +14,11 @@ MAX_NAME_CHARS = 200
 _DURATION_FORM = "write a number with ms, s, m, h or d, also joined, such as 90s, 10m or 1h30m"
 
 
+def short(text: str, limit_chars: int = 80) -> str:
+    """Return what was given, as it is told in a message: cut where it is long."""
+    return text if len(text) <= limit_chars else text[: limit_chars - 1] + "…"
+
+
 def make_parser(command: str, about: str, epilog: str) -> Parser:
     """Return an argument parser for *command*; argparse is loaded only now."""
     from upcall.cli.parsing import Parser
@@ -38,7 +43,7 @@ def seconds(text: str, what: str) -> float:
         total += float(digits) * _UNITS[unit or "s"]
         rest = rest[len(digits) + len(unit) :]
     if rest or not text or total > 1e12:
-        raise Usage(f"{what}: {text!r} is no duration", _DURATION_FORM)
+        raise Usage(f"{what}: {short(text)!r} is no duration", _DURATION_FORM)
     return total
 
 
@@ -112,4 +117,4 @@ def count(text: str, what: str, limit: int) -> int:
     """
     if text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= limit:
         return int(text)
-    raise Usage(f"{what}: {text!r} is not a number from 1 to {limit}")
+    raise Usage(f"{what}: {short(text)!r} is not a number from 1 to {limit}")

@@ -43,8 +43,17 @@ MAX_DETAIL_BYTES = 256 * 1024
 MAX_DETAIL_JSON_BYTES = 768 * 1024
 MAX_OPTIONS = 100
 MAX_LABEL_CHARS = 200
+MAX_TAGS = 16
+MAX_TAG_CHARS = 64
 MIN_DEADLINE_S = 0.1
 MAX_DEADLINE_S = 365 * 86400.0
+
+
+# What runs another program in its own place, and is not who asks.
+_WRAPPERS = frozenset(
+    b"timeout env nice nohup setsid stdbuf ionice chrt taskset time flock sudo doas".split()
+)
+_MAX_WRAPPERS = 8
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +73,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="asks for permission: no default, and never answered by casual words")  # fmt: skip
     add("--secret", action="store_true",
         help="words that are shown and kept nowhere; typed here or in the inbox")  # fmt: skip
+    add("--merge", action="store_true",
+        help="equal open questions are one card, if the policy says so")  # fmt: skip
     add_shared(parser)
     add("--no-wait", action="store_true",
         help="hand it to the hub and print its id; see `upcall wait`")  # fmt: skip
@@ -77,6 +88,8 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     add("--title", metavar="TEXT", help="what the asking program is called")
     add("--session", metavar="NAME",
         help="asks with one name share a conversation (or $UPCALL_SESSION)")  # fmt: skip
+    add("--tag", metavar="TAG", action="append", default=[], dest="tags",
+        help="what routes can tell it by; repeat it for more (or $UPCALL_TAGS)")  # fmt: skip
     add("--key", metavar="NAME", help="running again finds the same question and its answer")
     add("--unseen", choices=("wait", "fail"), default="wait",
         help="if nobody can see it: wait (default), or fail after 60 s")  # fmt: skip
@@ -208,30 +221,66 @@ def asker(given: argparse.Namespace) -> dict[str, Any]:
         cwd = os.getcwd()
     except OSError:
         cwd = ""
-    found = {"program": _program(), "cwd": cwd.encode("utf-8", "replace").decode()}
+    found: dict[str, Any] = {
+        "program": _program(),
+        "cwd": cwd.encode("utf-8", "replace").decode(),
+    }
     if name:
         found["name"] = args.name(name, "--session" if given.session else "UPCALL_SESSION")
     if given.title:
         found["title"] = args.usable(given.title, "--title")
+    tags = given.tags or os.environ.get("UPCALL_TAGS", "").replace(",", " ").split()
+    if tags:
+        _at_most(len(tags), MAX_TAGS, "--tag" if given.tags else "UPCALL_TAGS", "tags")
+        found["tags"] = [_tag(tag, "--tag" if given.tags else "UPCALL_TAGS") for tag in tags]
     return found
+
+
+def _tag(text: str, what: str) -> str:
+    args.name(text, what, MAX_TAG_CHARS)
+    # Blanks and commas part the tags of the variable.
+    if not text.isprintable() or "," in text or text != "".join(text.split()):
+        raise Usage(f"{what}: {text!r} is no tag; one word without commas", code="invalid_ask")
+    return text
 
 
 def _program() -> str:
     """Return what the program is called that ran us: its script, if it is an interpreter."""
     import os
 
-    try:
-        with open(f"/proc/{os.getppid()}/cmdline", "rb") as file:
-            words = [word for word in file.read(4096).split(b"\0") if word]
-    except OSError:
-        return ""
-    if not words:
-        return ""
-    name = os.path.basename(words[0]).lstrip(b"-")
+    pid, words, name = os.getppid(), [b""], b""
+    for _ in range(_MAX_WRAPPERS):
+        words = _command_of(pid)
+        if not words:
+            return ""
+        name = os.path.basename(words[0]).lstrip(b"-")
+        if name not in _WRAPPERS:
+            break
+        pid = _parent_of(pid)
     shells = (b"sh", b"bash", b"dash", b"zsh", b"ksh", b"python", b"perl", b"ruby", b"node")
     if len(words) > 1 and name.startswith(shells) and not words[1].startswith(b"-"):
-        name = os.path.basename(words[1])
+        script = os.path.basename(words[1])
+        # `bash /dev/fd/3` runs a script without a name.
+        is_named = not script.isdigit() and not words[1].startswith((b"/dev/fd/", b"/proc/"))
+        name = script if is_named else name
     return name.decode("utf-8", "replace")
+
+
+def _command_of(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [word for word in file.read(4096).split(b"\0") if word]
+    except OSError:
+        return []
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in parentheses, may hold anything; the parent is the second after it.
+            return int(file.read(4096).rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def spec_of(given: argparse.Namespace) -> dict[str, Any]:
@@ -264,6 +313,8 @@ def spec_of(given: argparse.Namespace) -> dict[str, Any]:
     }
     if given.secret:
         ask["secret"] = True
+    if given.merge:
+        ask["merge"] = True
     if given.permission:
         _check_permission(given, options, free_text)
     if given.recommend is not None:
@@ -312,7 +363,9 @@ def timeout_of(text: str) -> float:
     """Return `--timeout` in seconds, within what an ask may have."""
     found = args.seconds(text, "--timeout")
     if not MIN_DEADLINE_S <= found <= MAX_DEADLINE_S:
-        raise Usage(f"--timeout: {text!r} is not between 100ms and 365d", code="invalid_ask")
+        raise Usage(
+            f"--timeout: {args.short(text)!r} is not between 100ms and 365d", code="invalid_ask"
+        )
     return found
 
 
@@ -374,7 +427,7 @@ def _one_of(label: str, options: list[str], what: str) -> str:
     listed = ", ".join(repr(option) for option in options[:8])
     more = ", ..." if len(options) > 8 else ""
     raise Usage(
-        f"{what}: {label!r} is no option",
+        f"{what}: {args.short(label)!r} is no option",
         f"the options are {listed}{more}" if options else "there are none; give them with -o",
         "invalid_ask",
     )

@@ -13,6 +13,7 @@ from upcall.cli.errors import Failure
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.line import HubLine, LineError, ensure_hub
 from upcall.line.errors import LOST_CODES
+from upcall.line.start import Again, is_lent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ HUB_WITHIN_S = 10.0
 SAY_AGAIN_S = 600.0
 UNSEEN_FAILS_S = 60.0
 _TURN_EVERY_S = 0.5
+_FOREGROUND_EVERY_S = 1.0
 _LOOK_EVERY_S = 10.0
 _RETRY_EVERY_S = 1.0
 # A page that is loaded again is away for a moment, which is not worth a line.
@@ -77,14 +79,18 @@ class Asking:
         self._now = now
         self._wait_for = wait_for
         self._line: HubLine | None = None
+        self._again = Again()
         self._view: dict[str, Any] = ask
         self._channels: list[dict[str, Any]] = []
         self._output = waiting.watched_output()
         self._unseen_since: float | None = None
         self._said_at = 0.0
         self._told_unseen = False
+        # Once: a page that comes and goes is not worth a line each time.
+        self._told_once = False
         self._mentioned_loss = False
-        self._is_silent = False
+        self._owed: str | None = None
+        self._is_here = False
         self._is_beside = False
         self.answered_here = False
 
@@ -98,8 +104,7 @@ class Asking:
             Interrupted: a signal came; the ask is cancelled.
         """
         try:
-            self._attach()
-            result = self._wait()
+            result = self._attach() or self._wait()
         except Interrupted:
             self._cancel()
             raise
@@ -117,9 +122,9 @@ class Asking:
             try:
                 if self._line is None and self._ask.get("secret"):
                     # Asking again would have a person type it again.
-                    self._line = ensure_hub(HUB_WITHIN_S)
+                    self._line = self._again.ensure(HUB_WITHIN_S)
                 elif self._line is None:
-                    self._line, _ = raise_ask(self._ask, self._session, wait=True)
+                    self._line, _ = self._raise_again()
                 self._line.request("took", ask=self._ask["id"], timeout_s=HUB_WITHIN_S)
             except LineError as err:
                 self._drop()
@@ -146,23 +151,53 @@ class Asking:
 
     # --- being attached ---------------------------------------------------------------------
 
-    def _attach(self) -> None:
-        self._line, answer = raise_ask(self._ask, self._session, wait=True)
+    def _attach(self) -> dict[str, Any] | None:
+        """Raise the ask; return its end only if our reader went away before."""
+        answer = self._raise_first()
+        if answer is None:
+            return self._ended_here("the reader of the answer went away")
         self._take_state(answer)
         # The key may have found an ask that was raised before.
         self._ask["id"] = self._view.get("id", self._ask["id"])
         if self._view.get("state") == "closed":
-            return
+            return None
+        self._look_where_we_are()
         self._update_seen()
-        if self._prompt is None or self._prompt.take_turn():
-            self._say_where()
-        else:
-            # Another question is on this terminal: nothing is written into it.
-            self._is_silent = True
+        self._say_where()
+        return None
+
+    def _raise_first(self) -> dict[str, Any] | None:
+        """Raise the ask for the first time and return the hub's answer.
+
+        At a socket that was lent to us we wait for its hub: another one would not be seen.
+        """
+        while True:
+            try:
+                self._line, answer = raise_ask(self._ask, self._session, wait=True)
+            except NoHub as lost:
+                if self._prompt is not None or not is_lent():
+                    raise
+                if self._unseen_since is None:
+                    self._unseen_since = self._now()
+                    self._say(
+                        f"nobody can see question {self._ask['id']} yet: "
+                        f"{screen.visible(lost.error.msg)}. It is tried again until a hub "
+                        "answers there. Ctrl-C cancels"
+                    )
+                self._fail_if_unseen()
+                if self._wait_for([], self._output, _RETRY_EVERY_S)[1]:
+                    return None
+            else:
+                return answer
+
+    def _look_where_we_are(self) -> None:
+        """Find out whether a person can be asked on this terminal now."""
+        self._is_here = self._prompt is not None and self._prompt.is_foreground()
 
     def _say_where(self) -> None:
-        here = self._prompt is not None
+        here = self._is_here
         self._told_unseen = self._unseen_since is not None
+        self._told_once = self._told_once or self._told_unseen
         self._say(where.asked(self._view, self._channels, here=here))
 
     def _take_state(self, answer: dict[str, Any]) -> None:
@@ -175,19 +210,19 @@ class Asking:
         self._drop()
         while True:
             try:
-                self._line, answer = raise_ask(self._ask, self._session, wait=True)
+                self._line, answer = self._raise_again()
             except NoHub as lost:
                 if not self._mentioned_loss:
                     self._mentioned_loss = True
-                    self._say(
-                        f"the hub is gone ({screen.visible(lost.error.msg)}); "
-                        "the question stays open, trying again. Ctrl-C cancels"
-                    )
+                    self._say(_lost_words(lost.error))
                 time.sleep(_RETRY_EVERY_S)
             else:
                 self._mentioned_loss = False
                 self._take_state(answer)
                 return
+
+    def _raise_again(self) -> tuple[HubLine, dict[str, Any]]:
+        return raise_ask(self._ask, self._session, wait=True, again=self._again)
 
     def _drop(self) -> None:
         if self._line is not None:
@@ -229,12 +264,17 @@ class Asking:
         self._draw()
         reads = {line.fileno()}
         prompt = self._prompt
-        if prompt is not None and prompt.is_shown and prompt.is_foreground():
-            reads.add(prompt.fileno())
-        ready, reader_gone = self._wait_for(reads, self._output, self._pause_s(len(reads) > 1))
+        is_prompting = prompt is not None and prompt.is_shown and prompt.is_foreground()
+        if prompt is not None:
+            reads.add(prompt.wakes())
+            if is_prompting:
+                reads.add(prompt.fileno())
+        ready, reader_gone = self._wait_for(reads, self._output, self._pause_s(is_prompting))
         if reader_gone:
             self._cancel()
             return self._ended_here("the reader of the answer went away")
+        if prompt is not None and prompt.look_again():
+            return None
         # Put into the background meanwhile, reading would stop us.
         if prompt is not None and prompt.fileno() in ready and prompt.is_foreground():
             return self._take_typed(prompt, line)
@@ -245,11 +285,12 @@ class Asking:
         pauses = [SAY_AGAIN_S]
         if self._prompt is not None:
             # Nothing tells us when our turn comes, or when we are in the foreground again.
-            pauses.append(_LOOK_EVERY_S if is_prompting else _TURN_EVERY_S)
+            here_s = _TURN_EVERY_S if self._is_here else _FOREGROUND_EVERY_S
+            pauses.append(_LOOK_EVERY_S if is_prompting else here_s)
         if self._unseen_since is not None:
             now = self._now()
             pauses.append(self._said_at + SAY_AGAIN_S - now)
-            if not self._told_unseen:
+            if not self._told_once:
                 pauses.append(self._unseen_since + _UNSEEN_SAID_S - now)
             if self._unseen_fails:
                 pauses.append(self._unseen_since + UNSEEN_FAILS_S - now)
@@ -263,11 +304,14 @@ class Asking:
             self._tell_loser(result)
             return result
         if kind == "channels":
-            self._channels = event.get("channels") or []
+            before, self._channels = self._channels, event.get("channels") or []
             self._update_seen()
-            if self._told_unseen and self._unseen_since is None and self._prompt is None:
-                self._say_where()
-        elif kind == "held" and self._prompt is None:
+            if not self._is_here:
+                for words in where.changes(before, self._channels):
+                    self._say(words)
+                if self._told_unseen and self._unseen_since is None:
+                    self._say_where()
+        elif kind == "held" and not self._is_here:
             self._say("held: the time limit is stopped" if event.get("held") else "not held")
         return None
 
@@ -288,7 +332,7 @@ class Asking:
     # --- who can see it ---------------------------------------------------------------------
 
     def _update_seen(self) -> None:
-        if self._prompt is not None or where.is_seen(self._channels):
+        if self._is_here or where.is_seen(self._channels):
             self._unseen_since = None
         elif self._unseen_since is None:
             self._unseen_since = self._now()
@@ -297,7 +341,17 @@ class Asking:
         now = self._now()
         if self._unseen_since is None:
             return
-        if self._unseen_fails and now - self._unseen_since >= UNSEEN_FAILS_S:
+        self._fail_if_unseen()
+        is_news = not self._told_once and now - self._unseen_since >= _UNSEEN_SAID_S
+        if is_news or now - self._said_at >= SAY_AGAIN_S:
+            self._told_unseen = self._told_once = True
+            self._say(where.unseen(self._view, self._channels))
+
+    def _fail_if_unseen(self) -> None:
+        since, now = self._unseen_since, self._now()
+        if since is None:
+            return
+        if self._unseen_fails and now - since >= UNSEEN_FAILS_S:
             self._cancel()
             raise Failure(
                 f"nobody could see question {self._ask['id']} for "
@@ -305,25 +359,39 @@ class Asking:
                 "sign a browser in with: upcall inbox",
                 "nobody_reachable",
             )
-        is_news = not self._told_unseen and now - self._unseen_since >= _UNSEEN_SAID_S
-        if is_news or now - self._said_at >= SAY_AGAIN_S:
-            self._told_unseen = True
-            self._say(where.unseen(self._view, self._channels))
 
     def _say(self, words: str) -> None:
         self._said_at = self._now()
-        if not self._quiet:
-            screen.err(words)
+        if self._quiet:
+            return
+        prompt = self._prompt
+        if prompt is not None and not prompt.take_turn():
+            # Another question is on this terminal: nothing is written into it.
+            self._owed = words
+            return
+        self._owed = None
+        screen.err(words)
+        if prompt is not None and not self._is_here:
+            prompt.leave_turn()
 
     # --- the prompt -------------------------------------------------------------------------
 
     def _draw(self) -> None:
         prompt = self._prompt
-        if prompt is None or prompt.is_shown or self.answered_here:
+        if prompt is None or self.answered_here:
             return
-        if prompt.is_foreground() and prompt.take_turn():
-            if self._is_silent:
-                self._is_silent = False
+        was_here = self._is_here
+        self._look_where_we_are()
+        if was_here != self._is_here:
+            self._update_seen()
+        if not self._is_here:
+            prompt.is_shown = False
+            if self._owed is not None:
+                self._say(self._owed)
+            else:
+                prompt.leave_turn()
+        elif not prompt.is_shown and prompt.take_turn():
+            if self._owed is not None or not was_here:
                 self._say_where()
             prompt.show(self._view)
 
@@ -332,9 +400,12 @@ class Asking:
         if typed is None:
             return None
         try:
-            answer = choose.read(self._view, typed)
+            # Labels are typed as the program wrote them, or as they are shown.
+            answer = choose.read(self._view, typed, own=self._ask.get("options"))
         except choose.NotAnAnswer as why:
             prompt.again(str(why))
+            return None
+        if prompt.opens(self._view, answer):
             return None
         words = answer.get("text") if self._ask.get("secret") else None
         if words is not None:
@@ -369,7 +440,7 @@ class Asking:
         # Not from here: the question goes on elsewhere.
         prompt.clear(screen.visible(f"{err.msg} {err.recover or ''}".strip()))
         prompt.close()
-        self._prompt = None
+        self._prompt, self._is_here = None, False
         self._update_seen()
         return None
 
@@ -386,7 +457,25 @@ class Asking:
             return
         self.answered_here = True  # told right here, once
         unused = " Your input was not used." if typed or prompt.has_input() else ""
-        prompt.clear(f"{results.won(result, _ago(result))}{unused}")
+        prompt.clear(f"{results.won(result, self._ago(result))}{unused}")
+
+    def _ago(self, result: dict[str, Any]) -> str:
+        raised_ms = self._view.get("raised_ms")
+        if not isinstance(raised_ms, int):
+            return ""
+        return f" {screen.ago(raised_ms + round(float(result.get('waited_s') or 0) * 1000))}"
+
+
+def _lost_words(error: LineError) -> str:
+    if error.code == "hub_stopped":
+        return (
+            "the hub was stopped; the question stays open. To go on: "
+            f"upcall{screen.GLUE}hub{screen.GLUE}start. Ctrl-C cancels"
+        )
+    return (
+        f"the hub is gone ({screen.visible(error.msg)}); "
+        "the question stays open, trying again. Ctrl-C cancels"
+    )
 
 
 def _cancel_on(line: HubLine, ask_id: str) -> None:
@@ -396,17 +485,17 @@ def _cancel_on(line: HubLine, ask_id: str) -> None:
         return  # the hub sees our connection end, and that the question has no asker
 
 
-def _ago(result: dict[str, Any]) -> str:
-    closed_ms = result.get("closed_ms")
-    if not isinstance(closed_ms, int):
-        return ""
-    return f" {screen.duration(max(0.0, time.time() - closed_ms / 1000))} ago"
-
-
 def raise_ask(
-    ask: dict[str, Any], session: dict[str, Any], *, wait: bool, timeout_s: float = HUB_WITHIN_S
+    ask: dict[str, Any],
+    session: dict[str, Any],
+    *,
+    wait: bool,
+    timeout_s: float = HUB_WITHIN_S,
+    again: Again | None = None,
 ) -> tuple[HubLine, dict[str, Any]]:
     """Raise *ask* with the hub, started if need be; repeating it is harmless.
+
+    With *again* it was raised before, and a hub that a person stopped is left alone.
 
     Returns:
         The connection, and the hub's answer.
@@ -416,9 +505,10 @@ def raise_ask(
         LineError: the hub refused the ask.
     """
     until = time.monotonic() + timeout_s
+    ensure = ensure_hub if again is None else again.ensure
     while True:
         try:
-            line = ensure_hub(max(0.1, until - time.monotonic()), note=screen.err)
+            line = ensure(max(0.1, until - time.monotonic()), note=screen.err)
         except LineError as err:
             raise NoHub(err) from err
         try:

@@ -62,17 +62,28 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
     if ask.get("state") == "claimed":
         state = "being answered"
     elif ask.get("state") == "closed":
-        state = screen.one_line(str(ask.get("outcome")), 20)
+        state = screen.one_line(str(ask.get("outcome")).replace("_", " "), 20)
     elif ask.get("held"):
         state = "held"
     question = screen.in_quotes(str(ask.get("question", "")), 300)
     labels = ask.get("labels_shown") or ask.get("options") or []
     options = " / ".join(screen.one_line(str(label), 30) for label in labels[:6])
-    answer = results.quote(ask)
+    is_open = ask.get("state") != "closed"
+    answer = "" if is_open and not ask.get("answer") else results.quote(ask)
     tail = f" = {answer}" if answer else f" [{options}]" if options else ""
+    tail += "" if is_open else _end(ask)
     return (
         screen.one_line(str(ask.get("id", "?")), 20),
         state,
         screen.one_line(str(who), 24),
         f"{question}{tail}",
     )
+
+
+def _end(ask: dict[str, Any]) -> str:
+    """Return who ended it, and how long ago."""
+    who = results.by(ask) if ask.get("answered_by") else ""
+    closed_ms = ask.get("closed_ms")
+    ago = f"{screen.age(closed_ms)} ago" if isinstance(closed_ms, int) else ""
+    parts = [part for part in (who, ago) if part]
+    return f" ({', '.join(parts)})" if parts else ""

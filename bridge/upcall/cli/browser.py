@@ -93,13 +93,23 @@ def forward_line(url: str, environ: Mapping[str, str]) -> str:
     import socket
 
     port = _port_of(url)
-    user = screen.one_line(environ.get("USER") or environ.get("LOGNAME") or "user", 40)
+    user = screen.one_line(environ.get("USER") or environ.get("LOGNAME") or _login(), 40)
     host = screen.one_line(socket.gethostname() or "host", 80)
     return (
         "no browser here. From your computer: "
         f"ssh -N -L {port}:127.0.0.1:{port} {user}@{host}, "
         f"then open http://127.0.0.1:{port} - or answer here: upcall watch"
     )
+
+
+def _login() -> str:
+    """Return what the system calls the user of this process."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def container_line(url: str, environ: Mapping[str, str]) -> str | None:

@@ -30,11 +30,14 @@ def number_of(index: int, options: Sequence[str]) -> str:
     return f"#{index + 1}" if is_numeric(options) else str(index + 1)
 
 
-def read(ask: dict[str, Any], typed: str) -> dict[str, Any]:
+def read(
+    ask: dict[str, Any], typed: str, *, own: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Return the answer that *typed* is for *ask*, as the hub's `took` takes it.
 
     Labels come first: exact, then without regard to case and outer blanks; then numbers;
-    then, where the ask takes words, words.
+    then, where the ask takes words, words. *own* are the labels as their program wrote them,
+    where what is shown of them may be masked.
 
     Raises:
         NotAnAnswer: it is none, or could be two.
@@ -47,9 +50,13 @@ def read(ask: dict[str, Any], typed: str) -> dict[str, Any]:
         raise NotAnAnswer(_wanted(ask))
     if fold(text) == DECLINE and ask.get("can_decline", True):
         return {"declined": True}
+    if _is_nearly_decline(text):
+        raise NotAnAnswer(f"to decline, type {DECLINE} alone")
     if takes_initials(ask) and fold(text) in _INITIALS:
         return _checked(ask, [_INITIALS[fold(text)]])
     index = _option(options, text)
+    if index is None and own is not None and len(own) == len(options):
+        index = next((i for i, label in enumerate(own) if fold(label) == fold(text)), None)
     if index is not None:
         return _checked(ask, [index])
     if ask.get("multi"):
@@ -59,6 +66,13 @@ def read(ask: dict[str, Any], typed: str) -> dict[str, Any]:
     if ask.get("free_text"):
         return {"text": text}
     raise NotAnAnswer(_wanted(ask))
+
+
+def _is_nearly_decline(text: str) -> bool:
+    """Tell whether *text* is the decline with a slip of the finger behind it: no answer."""
+    folded = fold(text)
+    rest = folded.removeprefix(DECLINE)
+    return folded != rest and rest != "" and not any(map(str.isspace, rest))
 
 
 def takes_initials(ask: dict[str, Any]) -> bool:

@@ -12,6 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from typing import Any
+
+    from upcall.config import Config
 
 ABOUT = """The configuration: one TOML file that people write. Without one,
 everything has its default and the inbox works."""
@@ -70,16 +73,36 @@ def _check(file: str | None, *, as_json: bool) -> int:
     exists = os.path.exists(path)
     if not exists and file is not None:
         raise Usage(f"FILE: there is no {file!r}")
+    config = load(path if exists else None)
     if exists:
         from upcall.hub.plugins import check_channels
 
-        problems = check_channels(load(path))
+        problems = check_channels(config)
         if problems:
             worst = problems[0]
             raise Failure(f"{path}: {worst.msg}", worst.recover, worst.code)
+    samples = _samples(config)
     if as_json:
-        screen.document({"path": path, "exists": exists, "valid": True})
+        screen.document({"path": path, "exists": exists, "valid": True, "samples": samples})
     else:
         words = "is valid" if exists else "does not exist; every default is in force"
         screen.out(f"{screen.visible(path)} {words}")
+        for told in samples:
+            screen.err(_in_short(told))
+        screen.err("the whole story: upcall policy explain")
     return exits.OK
+
+
+def _samples(config: Config) -> list[dict[str, Any]]:
+    """Return what would happen to a question and to a permission of no particular session."""
+    from upcall.cli import policy
+
+    return [policy.of_config(config, {"class": kind}) for kind in ("question", "permission")]
+
+
+def _in_short(told: dict[str, Any]) -> str:
+    from upcall.cli import policy
+
+    first = policy.shown_lines(told)[0]
+    who = policy.answer_words(told)
+    return screen.visible(f"  a {told['ask']['class']}: {first}; answered by {who}")

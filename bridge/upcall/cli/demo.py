@@ -93,16 +93,16 @@ def run(argv: Sequence[str]) -> int:
     with EndingSignals() as signals:
         try:
             with _own_folders() as folder:
-                screen.out(f"demo: a hub of its own in {folder}; nothing of yours is touched")
+                screen.words(f"demo: a hub of its own in {folder}; nothing of yours is touched")
                 _run_in_folders(auto, signals.numbers)
         except Interrupted as signal:
             screen.err("demo ended; nothing of it is left")
             return exits.SIGNAL_BASE + signal.number
     took = screen.duration(time.monotonic() - started_at)
     how = "by itself, through the inbox" if auto else "by you"
-    screen.out(f"demo: done, {len(QUESTIONS)} of {len(QUESTIONS)} answered {how}, in {took}")
+    screen.words(f"demo: done, {len(QUESTIONS)} of {len(QUESTIONS)} answered {how}, in {took}")
     if not auto:
-        screen.out(f'next: {program()} ask "Which colour?" -o red -o green')
+        screen.words(f'next: {program()} ask "Which colour?" -o red -o green')
     return exits.OK
 
 
@@ -202,7 +202,7 @@ async def _show(auto: bool) -> None:
     async with asyncio.timeout(AUTO_LIMIT_S if auto else None):
         async with asyncio.timeout(_HUB_LIMIT_S):
             link = await asyncio.to_thread(_start_hub)
-        screen.out("demo: the hub is up")
+        screen.words("demo: the hub is up")
         async with Session("Demo", repo="demo", branch="main") as session:
             demo = _Demo(session)
             if auto:
@@ -228,20 +228,20 @@ def _start_hub() -> str:
 
 def _stop_hub() -> None:
     """Stop the demo's hub and wait until it is gone; its idle exit is the safety net."""
-    from upcall.cli.hub import stop_running
+    from upcall.cli.stopping import stop_running
 
     with contextlib.suppress(LineError, Failure):
         stop_running()
 
 
 def _invite(link: str) -> None:
-    screen.out("demo: open this link in a browser (it works once, for 5 minutes):")
-    screen.out(f"      {screen.visible(link)}")
+    screen.words("demo: open this link in a browser (it works once, for 5 minutes):")
+    screen.words(f"      {screen.visible(link)}")
     if is_without_browser(os.environ, sys.platform):
         # This demo is no hub that `upcall watch` would find: the terminal asks by itself.
         words = forward_line(link, os.environ).partition(" - or answer here")[0]
-        screen.out(f"      {words}")
-    screen.out("demo: or answer right here, one question after the other")
+        screen.words(f"      {words}")
+    screen.words("demo: or answer right here, one question after the other")
 
 
 class _Demo:
@@ -263,7 +263,7 @@ class _Demo:
                 group.create_task(self._ask(ask))
             ids = [str(ask["id"]) for ask in self._asks]
             limit_s = AUTO_LIMIT_S - 10
-            await asyncio.to_thread(answer_all, link, ids, limit_s, screen.out)
+            await asyncio.to_thread(answer_all, link, ids, limit_s, screen.words)
 
     async def run_with_people(self) -> None:
         """Ask, and wait for people, here or in the browser."""
@@ -308,8 +308,8 @@ class _Demo:
             # Another question is on the screen: take it off, and draw it again below.
             self._prompt.clear()
             self._shown = None
-        screen.out(f"demo: {self._answered}/{len(self._asks)} {ask['question']}")
-        screen.out(f"      {words}")
+        screen.words(f"demo: {self._answered}/{len(self._asks)} {ask['question']}")
+        screen.words(f"      {words}")
 
     async def _look(self) -> None:
         """Keep the oldest open question on this terminal."""

@@ -10,6 +10,7 @@ import time
 import upcall
 from upcall.cli import args, exits, screen, where
 from upcall.cli.control import has_only_ask
+from upcall.cli.doctor_outbox import outbox
 from upcall.cli.doctor_system import after_reboot, windows
 from upcall.cli.finding import Finding
 from upcall.line import HubLine, LineError
@@ -34,6 +35,7 @@ _DEFAULT_PORT = 8737
 _PROXY_VARIABLES = frozenset(
     {"http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy", "socks_proxy"}
 )
+_CONFIGURATION = "configuration: "
 _MARKS = {"ok": "ok  ", "warning": "warn", "error": "FAIL"}
 
 
@@ -80,8 +82,11 @@ def all_findings() -> Iterator[Finding]:
             "set XDG_STATE_HOME to a folder on a local disk",
         )
     yield from _runtime()
-    yield _config()
-    yield from _hub(state)
+    config = _config()
+    yield config
+    said = config.msg.removeprefix(_CONFIGURATION)
+    # What is wrong with the file, the hub says as well: once is enough.
+    yield from (one for one in _hub(state) if config.level == "ok" or said not in one.msg)
     yield from _records()
     yield from windows()
     yield from after_reboot()
@@ -130,7 +135,12 @@ def _runtime() -> Iterator[Finding]:
     try:
         runtime = paths.runtime_dir(create=False)
     except paths.PathProblem as err:
-        yield Finding("error", err.code, f"runtime folder: {err.msg}", err.recover)
+        if err.code == "no_runtime":
+            yield Finding(
+                "ok", "runtime", "runtime folder: none yet (made at the first question)"
+            )
+        else:
+            yield Finding("error", err.code, f"runtime folder: {err.msg}", err.recover)
         return
     yield from _folder(runtime, "runtime folder", "runtime")
 
@@ -146,7 +156,7 @@ def _config() -> Finding:
     try:
         load(path)
     except UpcallError as err:
-        return Finding("error", err.code, f"configuration: {err.msg}", err.recover)
+        return Finding("error", err.code, f"{_CONFIGURATION}{err.msg}", err.recover)
     except OSError as err:
         return Finding("error", "config_unreadable", f"configuration: {path}: {err.strerror}")
     return Finding("ok", "config", f"configuration: {path} is valid")
@@ -161,6 +171,7 @@ def _hub(state: str) -> Iterator[Finding]:
     with line:
         try:
             status = line.request("status", timeout_s=5.0)
+            letters = list(outbox(line))
             HubLine.connect("ask", timeout_s=5.0, state=state).close()
         except LineError as err:
             yield Finding("error", err.code, f"hub: {err.msg}", err.recover)
@@ -185,6 +196,7 @@ def _hub(state: str) -> Iterator[Finding]:
     yield from _way_out(status.get("network"))
     yield from _port(status)
     yield from _tunnel()
+    yield from letters
     if status.get("deliveries_waiting"):
         yield Finding(
             "warning",

@@ -23,8 +23,28 @@ def quoted(text: str, columns: int) -> list[str]:
     return [f"{BAR}{line}" for line in wrap(screen.visible(text, newlines=True), room)]
 
 
-def options(ask: dict[str, Any], columns: int, *, with_details: bool) -> list[str]:
-    """Return the choices, numbered, with what the hub has to say on each."""
+def asked(ask: dict[str, Any], columns: int) -> list[str]:
+    """Return what is asked. Of a permission what will run is first, then what is said of it."""
+    question, detail = str(ask.get("question", "")), ask.get("detail")
+    if not detail:
+        return quoted(question, columns)
+    if ask.get("class") == "permission":
+        return [*quoted(str(detail), columns), "the agent says:", *quoted(question, columns)]
+    return [*quoted(question, columns), *quoted(f"\n{detail}", columns)]
+
+
+def hidden_words(count: int) -> str:
+    """Return how much of what will run is not shown."""
+    return f"{count:,} character{'' if count == 1 else 's'} not shown"
+
+
+def options(
+    ask: dict[str, Any], columns: int, *, with_details: bool, hidden: int = 0
+) -> list[str]:
+    """Return the choices, numbered, with what the hub has to say on each.
+
+    *hidden* is how many characters of what will run cannot be seen here.
+    """
     from upcall.cli.cells import wrap
 
     labels = [str(label) for label in ask.get("options") or []]
@@ -37,6 +57,8 @@ def options(ask: dict[str, Any], columns: int, *, with_details: bool) -> list[st
         text = screen.visible(drawn)
         if ask.get("recommended") == index and ask.get("class") != "permission":
             text += "  (suggested by the program)"
+        if hidden and index in (ask.get("allows") or []):
+            text += f" … {hidden_words(hidden)}"
         first, *rest = wrap(text, max(10, columns - 8))
         lines.append(f"  {choose.number_of(index, labels):>3} {first}")
         # Behind a bar, or a long label could draw a note of ours below itself.

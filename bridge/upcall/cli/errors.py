@@ -30,6 +30,7 @@ _USAGE_CODES = frozenset(
 )
 
 _ALSO_NEAR = 0.65
+_MAX_TOLD_CHARS = 2000
 
 
 class Failure(Exception):
@@ -73,11 +74,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def report(err: Exception, *, as_json: bool) -> int:
     """Tell *err* on stderr, as a document too if that was wanted; return the exit code."""
     found, code = _read(err)
+    # What was given may be in the message, and be as long as a command line can be.
+    found["msg"] = _cut(found["msg"])
+    if found.get("recover"):
+        found["recover"] = _cut(found["recover"])
     screen.err(f"upcall: {screen.visible(found['msg'])}")
     if found.get("recover"):
         screen.err(f"        {screen.visible(found['recover'])}")
     if as_json:
-        screen.document({"error": found})
+        try:
+            screen.document({"error": found})
+        except (OSError, ValueError):
+            screen.abandon_stdout()  # perhaps the very thing that is told
     if os.environ.get("UPCALL_DEBUG"):
         import traceback
 
@@ -112,6 +120,13 @@ def _read(err: Exception) -> tuple[dict[str, Any], int]:
         ),
         exits.FAILURE,
     )
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_TOLD_CHARS:
+        return text
+    half = _MAX_TOLD_CHARS // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def _masked(text: str) -> str:

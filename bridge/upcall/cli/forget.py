@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 
-from upcall.cli import args, control, exits, screen
+from upcall.cli import args, control, exits, screen, when
 from upcall.cli.errors import Failure, Usage
 
 TYPE_CHECKING = False
@@ -31,7 +30,6 @@ exit codes:
   it is still open"""
 # A name has fewer; an id of another program's session may have so many.
 _MAX_SESSION_CHARS = 1024
-_DATE_FORMS = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     elif given.session is not None:
         wanted["session"] = args.name(given.session, "--session", _MAX_SESSION_CHARS)
     else:
-        wanted["before_ms"] = _before_ms(given.before)
+        wanted["before_ms"] = when.past_ms(given.before, "--before")
     with control.connect() as line:
         found = line.request("forget", dry_run=True, **wanted)["forgotten"]
         if given.dry_run or not _anything(found):
@@ -73,24 +71,6 @@ def run(argv: Sequence[str]) -> int:
         _confirm(found, given)
         found = line.request("forget", dry_run=False, **wanted)["forgotten"]
     return _tell(found, as_json=given.json, done=True)
-
-
-def _before_ms(text: str) -> int:
-    for form in _DATE_FORMS:
-        try:
-            then = time.mktime(time.strptime(text, form))
-        except (ValueError, OverflowError):
-            continue
-        if then > time.time():
-            raise Usage(f"--before: {text!r} is in the future", "give a date in the past")
-        return int(then * 1000)
-    try:
-        age_s = args.seconds(text, "--before")
-    except Usage as err:
-        raise Usage(
-            f"--before: {text!r} is no date and no age", "such as 2026-05-01, or 30d"
-        ) from err
-    return int((time.time() - age_s) * 1000)
 
 
 def _anything(found: dict[str, Any]) -> bool:

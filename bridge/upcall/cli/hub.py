@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from upcall.cli import args, exits, screen
 from upcall.cli.control import require_control
 from upcall.cli.errors import Failure
+from upcall.cli.stopping import stop_running
 from upcall.line import HubLine, LineError, ensure_hub
 from upcall.line.errors import LOST_CODES
 
@@ -27,17 +27,19 @@ exit codes:
   0 done   1 failure, or no hub is running (status)   2 usage"""
 _STOP_WITHIN_S = 15.0
 _PAUSE_S = 0.05
+_STATUS_WITHIN_S = 3.0
 _INBOX_WITHIN_S = 5.0
+_STATUS_CODES = "exit codes:\n  0 it runs   1 no hub is running, or failure   2 usage"
 _CODES = "exit codes:\n  0 done   1 failure   2 usage"
 
 _ACTIONS = {
     "run": "run the hub here, in the foreground, until it is stopped",
     "start": "start the hub in the background, if none runs",
-    "stop": "stop it; open questions are kept",
-    "restart": "stop it and start it again",
+    "stop": "stop the hub; open questions are kept",
+    "restart": "stop the hub and start it again",
     "reload": "read the configuration again",
-    "status": "how it is, and what it hears",
-    "backup": "copy its database into a file, while it runs",
+    "status": "how the hub is, and what it hears",
+    "backup": "copy the hub's database into a file, while it runs",
     "restore": "go back to a backup; what is open in it is asked again",
     "adopt": "go on with a database that was copied here",
 }
@@ -53,7 +55,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
             help=what,
             description=what.capitalize() + ".",
             prog=f"upcall hub {name}",
-            epilog=f"example:\n  upcall hub {name}{_WITH_FILE.get(name, '')}\n\n{_CODES}",
+            epilog=f"example:\n  upcall hub {name}{_WITH_FILE.get(name, '')}\n\n"
+            f"{_STATUS_CODES if name == 'status' else _CODES}",
         )
         if name == "run":
             action.add_argument(
@@ -90,7 +93,7 @@ def run(argv: Sequence[str]) -> int:
         "stop": _stop,
         "restart": _restart,
         "reload": _reload,
-        "status": _status,
+        "status": print_status,
     }[given.action](as_json=given.json)
 
 
@@ -107,7 +110,14 @@ def _run(detached: bool) -> int:
 def _start(*, as_json: bool) -> int:
     with ensure_hub(socket="control", note=screen.err) as line:
         hub = line.hub
-        web_url = _inbox_of(line)
+        status = _status_with_inbox(line)
+    web_url = str(status["web_url"]) if status.get("web_url") else None
+    for problem in status.get("degraded") or []:
+        # Channels are just starting; all else is known by now.
+        if problem.get("code") != "channel_deaf":
+            screen.err(f"upcall: {screen.one_line(str(problem.get('msg')), 500)}")
+            if problem.get("recover"):
+                screen.err(f"        {screen.one_line(str(problem['recover']), 300)}")
     if as_json:
         screen.document({"hub": hub, "web_url": web_url})
     else:
@@ -117,33 +127,39 @@ def _start(*, as_json: bool) -> int:
     return exits.OK
 
 
-def _inbox_of(line: HubLine) -> str | None:
-    """Return the inbox's address, which a hub that has just started knows a moment later."""
+def _status_with_inbox(line: HubLine) -> dict[str, Any]:
+    """Return the status, with the inbox's address if there is an inbox.
+
+    A hub that has just started knows the address a moment later.
+    """
     until = time.monotonic() + _INBOX_WITHIN_S
     while True:
         status = line.request("status")
         if status.get("web_url"):
-            return str(status["web_url"])
+            return status
         if not any(one.get("channel") == "web" for one in status.get("adapters") or []):
-            return None
+            return status
         channels = status.get("channels") or []
         web = next((c for c in channels if c.get("name") == "web"), None)
         is_starting = not channels or (web is not None and web.get("reason") == "starting")
         if not is_starting or time.monotonic() >= until:
-            return None
+            return status
         time.sleep(_PAUSE_S)
 
 
 def _stop(*, as_json: bool) -> int:
     before = _status_now()
-    stopped = stop_running()
+    stopped = stop_running(stays_down=True)
     if as_json:
         screen.document({"stopped": stopped is not None, "hub": stopped})
         return exits.OK
     if stopped is None:
-        screen.out("no hub is running")
+        screen.err("no hub is running")
         return exits.OK
     screen.out(f"stopped{_kept(before)}")
+    if before.get("open_asks"):
+        command = screen.GLUE.join(("upcall", "hub", "start"))
+        screen.err(f"whoever waits for an answer goes on with: {command}")
     if before.get("service"):
         screen.err("the service starts it again at the next login, and so does any question")
     return exits.OK
@@ -164,8 +180,8 @@ def _restart(*, as_json: bool) -> int:
 def _status_now() -> dict[str, Any]:
     """Return how the running hub is, or nothing if none answers."""
     try:
-        with HubLine.connect("control") as line:
-            return line.request("status")
+        with HubLine.connect("control", timeout_s=_STATUS_WITHIN_S) as line:
+            return line.request("status", timeout_s=_STATUS_WITHIN_S)
     except LineError:
         return {}
 
@@ -206,50 +222,6 @@ def _begin_anew(before: dict[str, Any]) -> None:
     )
 
 
-def stop_running() -> dict[str, Any] | None:
-    """Stop the hub and return what it said of itself; None if none was running.
-
-    Raises:
-        Failure: it does not end.
-    """
-    try:
-        line = HubLine.connect("control")
-    except LineError as err:
-        if err.code == "hub_not_running":
-            return None
-        raise
-    hub = line.hub
-    with line:
-        try:
-            line.request("stop", reason="stopped by a person")
-        except LineError as err:
-            if err.code not in LOST_CODES:
-                raise
-    until = time.monotonic() + _STOP_WITHIN_S
-    while time.monotonic() < until:
-        if not _is_up(hub):
-            return hub
-        time.sleep(_PAUSE_S)
-    raise Failure(
-        f"hub {hub.get('pid')} was asked to stop but is still there",
-        "it waits for a delivery on its way; try again in a minute",
-        "hub_busy",
-    )
-
-
-def _is_up(hub: dict[str, Any]) -> bool:
-    """Tell whether that very process is there; its socket goes first, its lock later."""
-    try:
-        with HubLine.connect("control", timeout_s=2.0) as line:
-            return line.hub.get("pid") == hub.get("pid")
-    except LineError:
-        pass
-    from upcall_discovery.liveness import identify
-
-    pid = hub.get("pid")
-    return isinstance(pid, int) and pid != os.getpid() and identify(pid) is not None
-
-
 def _reload(*, as_json: bool) -> int:
     with HubLine.connect("control") as line:
         answer = line.request("reload")
@@ -260,14 +232,29 @@ def _reload(*, as_json: bool) -> int:
     for problem in told.get("problems") or []:
         screen.err(f"upcall: {screen.one_line(str(problem.get('msg')), 300)}")
     changed = [screen.one_line(str(name), 60) for name in told.get("changed") or []]
-    if changed:
-        screen.out(f"changed: {', '.join(changed)}; to apply it: upcall hub restart")
-    else:
+    later = [screen.one_line(str(name), 60) for name in told.get("restart_tables") or []]
+    now = [name for name in changed if name not in later]
+    waits = told.get("waits_for")
+    if waits:
+        ask = screen.one_line(str(waits), 40)
+        screen.out(f"changed, and in force once an operator agrees (question {ask})")
+    elif told.get("rejected"):
+        screen.out("changed, and not in force: nobody agreed to it")
+    elif now:
+        screen.out(f"in force: {', '.join(now)}")
+    if later:
+        screen.out(f"changed: {', '.join(later)}; to apply it: upcall hub restart")
+    if not changed and not waits and not told.get("rejected"):
         screen.out("nothing has changed")
     return exits.OK
 
 
-def _status(*, as_json: bool) -> int:
+def print_status(*, as_json: bool) -> int:
+    """Print how the running hub is.
+
+    Raises:
+        LineError: none is running, or it does not answer.
+    """
     with HubLine.connect("control") as line:
         answer = line.request("status")
     status = {name: value for name, value in answer.items() if name not in {"id", "ok"}}
@@ -280,4 +267,9 @@ def _status(*, as_json: bool) -> int:
         screen.out(text)
     count = status.get("open_asks") or 0
     screen.out(f"  {count} open question{'' if count == 1 else 's'}")
+    head = (status.get("store") or {}).get("audit") or {}
+    if head.get("rows"):
+        at = screen.clock(int(head.get("at_ms") or 0))
+        shown = screen.one_line(f"{head['rows']}:{str(head.get('hash'))[:16]}", 40)
+        screen.out(f"  audit: {shown} at {at} (upcall log --verify)")
     return exits.OK

@@ -190,7 +190,9 @@ def _let_in(line: HubLine, browsers: list[dict[str, Any]]) -> bool:
     for browser in browsers:
         agent = screen.one_line(str(browser.get("agent") or "an unknown program"), 60)
         where = screen.one_line(str(browser.get("where") or "on this computer"), 100)
-        screen.err(f"waiting: {agent} {where}")
+        since_ms = browser.get("since_ms")
+        age = f", for {screen.age(since_ms)}" if isinstance(since_ms, int) else ""
+        screen.err(f"waiting: {agent} {where}{age}")
     if len(browsers) == 1:
         code = str(browsers[0].get("code"))
         answer = _asked(f"A browser shows {screen.one_line(code, 8)}. Sign it in? [y/N] ")
@@ -269,7 +271,7 @@ def _phone(line: HubLine, *, as_json: bool) -> int:
         config_file = screen.visible(config_path())
         lines = phone.ways(str(found.get("url")), config_file, has_setup="setup" in COMMANDS)
         for text in lines:
-            screen.out(text)
+            screen.words(text)
         return exits.OK
     known = {str(one.get("code")) for one in found.get("waiting") or []}
     pages_before = _pages(line)
@@ -279,16 +281,19 @@ def _phone(line: HubLine, *, as_json: bool) -> int:
         expires_ms = link.get("expires_ms")
         screen.document({"public_url": public, "url": url, "expires_ms": expires_ms})
         return exits.OK
-    phone.draw(url)
-    screen.out(screen.visible(url))
-    screen.err("this link signs one browser in, once, within 5 minutes")
+    # The code comes last and the words are few, so that all of it is on a small screen.
     tunnel = phone.tunnel_line(other_users=bool(found.get("other_users")))
     if tunnel is not None:
         screen.err(tunnel)
+    if _is_at_screen():
+        screen.err(
+            f"or open {screen.visible(public)} there: it shows four characters. Enter ends this"
+        )
+    screen.err("this link signs one browser in, once, within 5 minutes")
+    screen.out(screen.visible(url))
+    phone.draw(url)
     if not _is_at_screen():
         return exits.OK
-    screen.err(f"or open {screen.visible(public)} there: it shows four characters")
-    screen.err("waiting for the phone; Enter ends this")
     _wait_for_browser(line, known, pages_before)
     return exits.OK
 

@@ -30,6 +30,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add("--level", choices=("info", "warning", "error"), default="info", help="how grave")
     add("--title", metavar="TEXT", help="what the telling program is called")
     add("--session", metavar="NAME", help="the conversation it belongs to")
+    add("--tag", metavar="TAG", action="append", default=[], dest="tags",
+        help="what routes can tell it by; repeat it for more (or $UPCALL_TAGS)")  # fmt: skip
     add("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
     add("--json", action="store_true", help="print where it went as one JSON document")
 

@@ -61,15 +61,46 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             lines.append(f"  ! {screen.one_line(str(channel['reason']), 300)}")
     if status.get("web_url"):
         lines.append(f"  {screen.one_line(str(status['web_url']), 100)} (upcall inbox)")
-    sessions, waiting = status.get("sessions") or 0, status.get("deliveries_waiting") or 0
-    lines.append(
-        f"  {sessions} session{'' if sessions == 1 else 's'}"
-        + (
-            f", {waiting} {'delivery' if waiting == 1 else 'deliveries'} waiting"
-            if waiting
-            else ""
+    lines.append(f"  {_sessions_words(status)}")
+    lines += [f"  ! {text}" for text in waiting_lines(status)]
+    return lines
+
+
+def _sessions_words(status: dict[str, Any]) -> str:
+    numbers = status.get("numbers") or {}
+    count = status.get("sessions") or 0
+    words = f"{count} session{'' if count == 1 else 's'}"
+    found, attached = numbers.get("discovered") or 0, numbers.get("attached") or 0
+    if attached < found:
+        words += f"; {found} endpoints found, {attached} attached: upcall sessions --all"
+    return words
+
+
+def waiting_lines(status: dict[str, Any]) -> list[str]:
+    """Return what waits to be told to people and programs, and why, in words."""
+    numbers = status.get("numbers") or {}
+    lines = []
+    if status.get("deliveries_waiting"):
+        count = int(status["deliveries_waiting"])
+        oldest_s = max(
+            (lane.get("oldest_s") or 0 for lane in numbers.get("lanes") or []), default=0
         )
-    )
+        since = f" (the oldest for {screen.duration(oldest_s)})" if oldest_s >= 1 else ""
+        are = "delivery" if count == 1 else "deliveries"
+        lines.append(f"{count} {are} waiting{since}: upcall outbox")
+    for gate in numbers.get("gates") or []:
+        name = where.name(str(gate.get("channel")))
+        what = f"a conversation of {name}" if gate.get("one_place") else name
+        left = screen.duration(float(gate.get("closed_for_s") or 0))
+        lines.append(f"{what} asked for a pause; goes on in {left}")
+    for field, words in (
+        ("uncertain", "may have arrived, or not"),
+        ("dead_letters", "given up"),
+    ):
+        if numbers.get(field):
+            count = int(numbers[field])
+            are = "delivery" if count == 1 else "deliveries"
+            lines.append(f"{count} {are} {words}: upcall outbox")
     return lines
 
 

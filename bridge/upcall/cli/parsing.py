@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from upcall.cli import screen
+from upcall.cli import args, screen
 from upcall.cli.errors import Usage, nearest
+
+_MAX_MESSAGE_CHARS = 400
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +37,22 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `Usage` instead of printing and leaving."""
-        raise Usage(message, f"see: {self.prog} --help")
+        raise Usage(args.short(message, _MAX_MESSAGE_CHARS), f"see: {self.prog} --help")
+
+    def print_help(self, file: Any = None) -> None:  # noqa: ARG002 - where argparse wants it
+        """Print the help to stdout.
+
+        Raises:
+            OSError: nobody gets it.
+        """
+        screen.out(self.format_help().rstrip("\n"))
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # argparse takes the value of `--detail=--` for the end of the options, and for a list.
+        if action.option_strings and arg_strings == ["--"]:
+            name = "/".join(action.option_strings)
+            raise Usage(f"argument {name}: '--' is no value", f"see: {self.prog} --help")
+        return super()._get_values(action, arg_strings)
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse *argv*.
@@ -47,8 +64,10 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0]
             if word.startswith("-"):
-                name = word.split("=")[0]
+                name = args.short(word.split("=")[0])
                 hint = nearest(name, self._option_string_actions)
                 raise Usage(f"there is no option {name!r}{hint}", f"see: {self.prog} --help")
-            raise Usage(f"{word!r} is one argument too many", f"see: {self.prog} --help")
+            raise Usage(
+                f"{args.short(word)!r} is one argument too many", f"see: {self.prog} --help"
+            )
         return given

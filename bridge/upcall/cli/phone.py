@@ -79,13 +79,16 @@ def is_loopback(url: str) -> bool:
     return name == "localhost" or name.endswith(".localhost") or name.startswith("127.")
 
 
-def qr_lines(url: str, environ: Mapping[str, str], columns: int) -> list[str]:
+def qr_lines(
+    url: str, environ: Mapping[str, str], columns: int, rows: int | None = None
+) -> list[str]:
     """Return the QR code of *url* for a terminal; nothing where it can't be drawn.
 
     Args:
         url: what the phone is to open.
         environ: the variables; a terminal without colours or UTF-8 draws none.
         columns: the terminal's width.
+        rows: its height; a code whose top is scrolled out is of no use.
     """
     words = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
     is_utf8 = words.upper().replace("-", "").endswith("UTF8")
@@ -94,8 +97,11 @@ def qr_lines(url: str, environ: Mapping[str, str], columns: int) -> list[str]:
     import segno
 
     made = segno.make(url, error="m", micro=False)
-    rows = [bytes(row) for row in made.matrix_iter(border=_BORDER)]
-    return list(_halves(rows)) if len(rows[0]) <= columns else []
+    matrix = [bytes(row) for row in made.matrix_iter(border=_BORDER)]
+    lines = list(_halves(matrix))
+    # The line below it, where the cursor stands, is one more.
+    fits = len(matrix[0]) <= columns and (rows is None or len(lines) < rows)
+    return lines if fits else []
 
 
 def _halves(rows: list[bytes]) -> Iterator[str]:
@@ -111,7 +117,7 @@ def draw(url: str) -> bool:
     """Draw the QR code of *url* if stdout is a terminal that can; return whether it did."""
     if not os.isatty(1):
         return False
-    lines = qr_lines(url, os.environ, screen.width())
+    lines = qr_lines(url, os.environ, screen.width(), screen.height())
     for text in lines:
         screen.out(text)
     return bool(lines)

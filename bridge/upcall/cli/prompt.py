@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import termios
 
 from upcall.cli import choose, drawn, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, Self
 
 _DETAIL_LINES = 12
@@ -38,13 +40,23 @@ class Prompt:
         self.name = name
         self.is_shown = False
         self._echoing: list[Any] | None = None
+        self._opened: str | None = None
         self.leaving: str | None = "to leave: Ctrl-C, which cancels the question"
+        self._woken, self._wakes = os.pipe()
+        for end in (self._woken, self._wakes):
+            os.set_blocking(end, False)
+        self._handlers: dict[int, Any] = {
+            signal.SIGCONT: signal.signal(signal.SIGCONT, self._go_on)
+        }
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._put_aside)
 
     @classmethod
     def open(cls) -> Self | None:
-        """Return a prompt if a person can be asked here, else None.
+        """Return a prompt if a person can be asked here, now or later, else None.
 
-        That is so if stderr is a terminal and we are its foreground process group.
+        That is so if stderr is a terminal. In the background nothing is drawn until we are
+        the terminal's foreground process group (`fg`).
         """
         try:
             if not os.isatty(2):
@@ -56,11 +68,7 @@ class Prompt:
             name = os.ttyname(2)
         except OSError:
             name = "/dev/tty"
-        prompt = cls(fd, name)
-        if not prompt.is_foreground():
-            prompt.close()
-            return None
-        return prompt
+        return cls(fd, name)
 
     def is_foreground(self) -> bool:
         """Tell whether what is typed comes to us now (we may have been put aside)."""
@@ -68,6 +76,40 @@ class Prompt:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:
             return False
+
+    def _go_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """We were stopped, and go on: in the foreground again (`fg`), or not (`bg`)."""
+        try:
+            os.write(self._wakes, b"!")
+        except BlockingIOError:
+            return  # it is full of such news
+
+    def _put_aside(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Ctrl-Z: stop, as asked, but not with the terminal in our hands."""
+        self._show_typing()
+        self.leave_turn()
+        self.is_shown, self._typed = False, b""
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._put_aside)
+
+    def wakes(self) -> int:
+        """Return the descriptor that has something after we were stopped."""
+        return self._woken
+
+    def look_again(self) -> bool:
+        """Tell whether we were stopped meanwhile; what was drawn is drawn again then.
+
+        The shell has written over it, and what was typed went to the shell.
+        """
+        try:
+            os.read(self._woken, _LINE_BYTES)
+        except BlockingIOError:
+            return False
+        self.is_shown, self._typed = False, b""
+        # The shell has its own modes back; ours begin anew with what is drawn.
+        self._echoing = None
+        return True
 
     def fileno(self) -> int:
         """Return the terminal's descriptor."""
@@ -89,6 +131,12 @@ class Prompt:
             return False
         self._turn = turn
         return True
+
+    def leave_turn(self) -> None:
+        """Let another question have the terminal."""
+        if self._turn >= 0:
+            os.close(self._turn)
+            self._turn = -1
 
     def show(self, ask: dict[str, Any]) -> None:
         """Draw the question, and from now on take what is typed."""
@@ -136,7 +184,8 @@ class Prompt:
             self._echoing = usual
 
     def _show_typing(self) -> None:
-        if self._echoing is None:
+        # Put aside, the modes are the shell's; to change them would stop us.
+        if self._echoing is None or not self.is_foreground():
             return
         usual, self._echoing = self._echoing, None
         try:
@@ -148,6 +197,18 @@ class Prompt:
         """What was typed was taken; the terminal is as before."""
         self.is_shown = False
         self._show_typing()
+
+    def opens(self, ask: dict[str, Any], answer: dict[str, Any]) -> bool:
+        """Tell whether *answer* lets run what was not all shown; then show it first, once."""
+        allowed = set(ask.get("allows") or []).intersection(answer.get("indices") or [])
+        if not allowed or self._opened == ask.get("revision"):
+            return False
+        lines = rest_lines(ask, screen.width())
+        if not lines:
+            return False
+        self._opened = ask.get("revision")
+        self._write("\n".join([*lines, "> "]))
+        return True
 
     def again(self, why: str) -> None:
         """Say *why* nothing was sent, and ask again."""
@@ -176,23 +237,25 @@ class Prompt:
     def clear(self, words: str | None = None) -> None:
         """Take the prompt off the screen, throw away what was typed, and say *words*."""
         self._show_typing()
-        if self.is_shown:
+        # Put aside, nothing of ours is on the last line, and to flush it would stop us.
+        if self.is_shown and self.is_foreground():
             try:
                 termios.tcflush(self._fd, termios.TCIFLUSH)
             except termios.error:
                 return
             self._write("\n" if os.environ.get("TERM", "dumb") == "dumb" else "\r\x1b[K")
-            self.is_shown = False
+        self.is_shown = False
         if words is not None:
             self._write(f"{words}\n")
 
     def close(self) -> None:
         """Let go of the terminal; the next question gets its turn."""
         self._show_typing()
-        os.close(self._fd)
-        if self._turn >= 0:
-            os.close(self._turn)
-            self._turn = -1
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for fd in (self._fd, self._woken, self._wakes):
+            os.close(fd)
+        self.leave_turn()
 
     def _write(self, text: str) -> None:
         data = text.encode("utf-8", "backslashreplace")
@@ -206,18 +269,46 @@ class Prompt:
 def question_lines(ask: dict[str, Any], columns: int) -> list[str]:
     """Return the question as it is drawn: everything from outside escaped and wrapped."""
     room = max(20, columns - 1)
-    lines = drawn.quoted(str(ask.get("question", "")), room)
-    detail = ask.get("detail")
-    if detail:
-        more = drawn.quoted(f"\n{detail}", room)
-        lines += more[: _DETAIL_LINES + 1]
-        hidden = len(more) - _DETAIL_LINES - 1
-        if hidden > 0:
-            lines.append(f"  … {hidden} more lines, whole in the inbox")
-    lines += drawn.options(ask, room, with_details=False)
+    lines, left = _asked(ask, room)
+    lines += drawn.options(ask, room, with_details=False, hidden=_hidden_chars(ask, left))
     lines += drawn.warnings(ask, room)
     lines.append(f"({_how(ask, bool(ask.get('options')))})")
     return lines
+
+
+def _asked(ask: dict[str, Any], room: int) -> tuple[list[str], list[str]]:
+    """Return the lines that are drawn of what is asked, and the lines that are left out."""
+    detail, question = ask.get("detail"), drawn.quoted(str(ask.get("question", "")), room)
+    if not detail:
+        return question, []
+    runs = ask.get("class") == "permission"
+    more = drawn.quoted(str(detail) if runs else f"\n{detail}", room)
+    shown, left = more[: _DETAIL_LINES + 1], more[_DETAIL_LINES + 1 :]
+    if left:
+        shown.append(f"  … {len(left)} more lines, whole in the inbox")
+    if runs:
+        return [*shown, "the agent says:", *question], left
+    return [*question, *shown], left
+
+
+def _hidden_chars(ask: dict[str, Any], left: list[str]) -> int:
+    if ask.get("class") != "permission":
+        return 0
+    cut = sum(len(line) - len(drawn.BAR) for line in left)
+    return cut + int(ask.get("hidden_chars") or 0)
+
+
+def rest_lines(ask: dict[str, Any], columns: int) -> list[str]:
+    """Return what the question as it is drawn leaves out of what will run, or nothing."""
+    room = max(20, columns - 1)
+    _, left = _asked(ask, room)
+    if not _hidden_chars(ask, left):
+        return []
+    lines = ["All of what will run:", *drawn.quoted(str(ask["detail"]), room)] if left else []
+    masked = int(ask.get("hidden_chars") or 0)
+    if masked:
+        lines.append(f"{drawn.hidden_words(masked)}: masked as credentials.")
+    return [*lines, "To let it run, answer the same again."]
 
 
 def _how(ask: dict[str, Any], has_options: bool) -> str:

@@ -16,11 +16,12 @@ _VALUES = {
     "--timeout": "timeout", "--title": "title", "--session": "session", "--key": "key",
     "--unseen": "unseen",
 }  # fmt: skip
+_LISTS = {"-o": "options", "--option": "options", "--tag": "tags"}
 _FLAGS = {
     "--multi": ("multi", True), "--free-text": ("free_text", True),
     "--no-free-text": ("free_text", False), "--permission": ("permission", True),
     "--secret": ("secret", True), "--no-terminal": ("no_terminal", True),
-    "--no-wait": ("no_wait", True),
+    "--no-wait": ("no_wait", True), "--merge": ("merge", True),
     "-q": ("quiet", True), "--quiet": ("quiet", True), "--json": ("json", True),
 }  # fmt: skip
 
@@ -33,7 +34,8 @@ class Given:
         self.options: list[str] = []
         self.free_text: bool | None = None
         self.multi = self.permission = self.no_terminal = False
-        self.no_wait = self.quiet = self.json = self.secret = False
+        self.no_wait = self.quiet = self.json = self.secret = self.merge = False
+        self.tags: list[str] = []
         self.recommend: str | None = None
         self.default: str | None = None
         self.detail: str | None = None
@@ -53,14 +55,14 @@ def read(argv: Sequence[str]) -> Any:
         if word in _FLAGS:
             name, value = _FLAGS[word]
             setattr(given, name, value)
-        elif word in _VALUES or word in {"-o", "--option"}:
+        elif word in _VALUES or word in _LISTS:
             text = next(words, "-")
             if text.startswith("-"):
                 return None
             if word in _VALUES:
                 setattr(given, _VALUES[word], text)
             else:
-                given.options.append(text)
+                getattr(given, _LISTS[word]).append(text)
         elif word.startswith("-"):
             return None
         else:

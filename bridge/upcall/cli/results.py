@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+NOT_KEPT = "the text is not kept any more"
 _CHANNEL_WORDS = {
     "endpoint": "another program on this computer, person unknown",
     "control": "another program on this computer",
@@ -33,7 +34,7 @@ def of_ask(ask: dict[str, Any]) -> dict[str, Any]:
 def exit_code(result: dict[str, Any]) -> int:
     """Return what `ask` and `wait` end with."""
     outcome = result.get("outcome")
-    if is_withheld(result):
+    if is_withheld(result) or is_erased(result):
         return exits.NO_ANSWER
     if outcome == "answered" or (outcome == "timed_out" and result.get("answer")):
         return exits.OK
@@ -45,6 +46,11 @@ def exit_code(result: dict[str, Any]) -> int:
 def is_withheld(result: dict[str, Any]) -> bool:
     """Tell whether it is a secret that was given to the program that asked, and not to us."""
     return bool((result.get("answer") or {}).get("secret"))
+
+
+def is_erased(result: dict[str, Any]) -> bool:
+    """Tell whether it was answered, and what with was forgotten or is too old to be kept."""
+    return result.get("outcome") == "answered" and not result.get("answer")
 
 
 def lines(answer: dict[str, Any] | None) -> list[str]:
@@ -59,7 +65,14 @@ def quote(result: dict[str, Any]) -> str:
     """Return the answer on one line, escaped, such as `yes` or `red, blue`."""
     if result.get("secret") or is_withheld(result):
         return "(secret)"
+    if is_erased(result):
+        return f"({NOT_KEPT})"
     return ", ".join(screen.one_line(str(line), 60) for line in lines(result.get("answer")))
+
+
+def in_quotes(result: dict[str, Any]) -> str:
+    """Return the answer in quotes, or what is to be said in its place."""
+    return quote(result) if is_erased(result) else f'"{quote(result)}"'
 
 
 def by(result: dict[str, Any]) -> str:
@@ -71,7 +84,7 @@ def by(result: dict[str, Any]) -> str:
 def won(result: dict[str, Any], ago: str = "") -> str:
     """Return what won, such as `Sam answered "no" on inbox 3 s ago`, as a sentence."""
     who, place = _who_and_where(result)
-    return f'{who} answered "{quote(result)}"{f" on {place}" if place else ""}{ago}.'
+    return f"{who} answered {in_quotes(result)}{f' on {place}' if place else ''}{ago}."
 
 
 def _who_and_where(result: dict[str, Any]) -> tuple[str, str]:
@@ -103,6 +116,8 @@ def told(result: dict[str, Any], *, here: bool, printed: bool = False) -> str | 
             f"answered (secret) - {by(result)}, after {waited}; its words were given once, to "
             "the program that asked: exit 3"
         )
+    if is_erased(result):
+        return f"answered - {by(result)}, after {waited}; {NOT_KEPT}: exit 3"
     if outcome == "answered":
         what = "" if printed else f"{quote(result)} - "
         return None if here else f"{what}{by(result)}, after {waited}"
@@ -112,10 +127,13 @@ def told(result: dict[str, Any], *, here: bool, printed: bool = False) -> str | 
             f'no answer within {waited}; the program\'s own default "{default}" was used. '
             "Nobody chose it."
         )
-    if outcome == "timed_out":
-        return f"no answer within {waited} (timed out; nobody said no)"
     reason = screen.one_line(str(result.get("reason") or ""), 200)
-    why = f" ({reason})" if reason else ""
+    if outcome == "timed_out":
+        why = f"; {reason}" if reason else ""
+        return f"no answer within {waited} (timed out; nobody said no{why})"
+    who = f"by {by(result)}" if outcome == "declined" and result.get("answered_by") else ""
+    more = ", ".join(part for part in (who, reason) if part)
+    why = f" ({more})" if more else ""
     if outcome == "unreachable":
         return f"The program stopped before it took the answer{why}: exit 3"
     return f"{screen.one_line(str(outcome), 40)}, not answered{why}: exit 3"

@@ -65,6 +65,8 @@ def run(argv: Sequence[str]) -> int:
     if given.json:
         screen.document({"roots": found})
         return exits.OK
+    if given.action == "remove":
+        screen.err(f"removed {screen.one_line(fields['path'], 300)}")
     if not found:
         screen.err("no roots; add one with: upcall roots add FOLDER")
     for root in found:

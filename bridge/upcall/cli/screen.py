@@ -24,6 +24,14 @@ def out(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def abandon_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere.
+
+    Python would complain again while it flushes at exit.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def err(text: str) -> None:
     """Write one line to stderr, wrapped if that is a terminal.
 
@@ -35,6 +43,17 @@ def err(text: str) -> None:
         _write(sys.stderr, "\n".join(lines).replace(GLUE, " "))
     except (OSError, ValueError):
         return
+
+
+def words(text: str) -> None:
+    """Write words for a person to stdout, wrapped if that is a terminal.
+
+    Raises:
+        OSError: stdout is closed or full.
+    """
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    lines = folded(text, width()) if is_terminal else [text]
+    out("\n".join(lines).replace(GLUE, " "))
 
 
 def draw(text: str) -> None:
@@ -129,7 +148,14 @@ def duration(seconds: float) -> str:
 
 def age(then_ms: int) -> str:
     """Return how long ago *then_ms* was, in one unit."""
-    return " ".join(duration(max(0.0, time.time() - then_ms / 1000)).split(" ")[:2])
+    # From a second on, so that columns of ages do not jump.
+    return " ".join(duration(max(1.0, time.time() - then_ms / 1000)).split(" ")[:2])
+
+
+def ago(then_ms: int) -> str:
+    """Return `3 s ago`, or `just now`."""
+    passed_s = time.time() - then_ms / 1000
+    return "just now" if passed_s < 1 else f"{duration(passed_s)} ago"
 
 
 def clock(at_ms: int) -> str:
@@ -137,6 +163,16 @@ def clock(at_ms: int) -> str:
     then = time.localtime(at_ms / 1000)
     today = time.localtime()[:3] == then[:3]
     return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
+
+
+def height() -> int:
+    """Return the lines of the terminal, 24 if there is none."""
+    for fd in (1, 2):
+        try:
+            return os.get_terminal_size(fd).lines or 24
+        except OSError:
+            continue
+    return 24
 
 
 def width() -> int:

@@ -132,7 +132,7 @@ def install(
 
 def _stop_other_hub() -> None:
     """Stop the hub that a command started; its questions are kept."""
-    from upcall.cli.hub import stop_running
+    from upcall.cli.stopping import stop_running
 
     if stop_running() is not None:
         screen.out("stopped the hub that ran; its open questions are kept")

@@ -12,8 +12,15 @@ if TYPE_CHECKING:
 
 ABOUT = """List sessions: the running programs that can ask, and records that the
 hub does not use, with the reason."""
-EPILOG = """example:
+RULES = {
+    "mute": "show no more questions of this session on channels; they wait",
+    "unmute": "show its questions again, and let it ask",
+    "stop": "decline its questions that wait, and refuse new ones",
+    "hold": "stop the clocks of its open questions, and mute it",
+}
+EPILOG = """examples:
   upcall sessions --all
+  upcall sessions --mute s7q2k8m4n5p6r
 
 exit codes:
   0 listed, also if there are none   1 failure   2 usage"""
@@ -24,6 +31,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--all", action="store_true", help="also those that are gone")
     add("--json", action="store_true", help="print one JSON document")
+    rules = parser.add_mutually_exclusive_group()
+    for rule, words in RULES.items():
+        rules.add_argument(f"--{rule}", metavar="ID", help=words)
 
 
 def parser() -> args.Parser:
@@ -36,8 +46,12 @@ def parser() -> args.Parser:
 def run(argv: Sequence[str]) -> int:
     """Run `upcall sessions`."""
     given = parser().read(argv)
+    ruled: dict[str, Any] = {}
+    for rule in RULES:
+        if getattr(given, rule):
+            ruled = {"rule": rule, "session": getattr(given, rule)}
     with control.connect() as line:
-        answer = line.request("sessions", all=given.all)
+        answer = line.request("sessions", all=given.all, **ruled)
     found = answer.get("sessions") or []
     refused = answer.get("refused") or []
     if given.json:
@@ -57,6 +71,9 @@ def _row(session: dict[str, Any]) -> tuple[str, str, str, str, str]:
     """Return what the hub found out, and last, behind "says", the session's own words."""
     place = [str(session[name]) for name in ("machine", "cwd") if session.get(name)]
     says = [str(session[name]) for name in ("title", "repo", "branch") if session.get(name)]
+    asks = str(session.get("asks") or "shown")
+    held = [f"{session['waiting']} more wait"] if session.get("waiting") else []
+    held += [asks] if asks != "shown" else []
     doing = session.get("task") or session.get("activity") or session.get("last_text")
     if doing:
         says.append(str(doing))
@@ -66,5 +83,5 @@ def _row(session: dict[str, Any]) -> tuple[str, str, str, str, str]:
         screen.one_line(f"{session.get('kind', '?')} {session.get('state', '?')}", 20),
         screen.one_line(str(session.get("program") or "?"), 24),
         screen.one_line(" ".join(place), 60),
-        f"says: {words}" if words else "",
+        " · ".join([*held, *([f"says: {words}"] if words else [])]),
     )

@@ -16,8 +16,11 @@ from upcall.cli import choose, results, screen, waiting
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.clock import SystemClock
 from upcall.core.asks import InvalidAnswer
+from upcall.core.redact import mask, masked
+from upcall.line.start import is_lent
 from upcall.model.errors import NoAnswer
 from upcall.model.frames import Choice
+from upcall.model.refusals import is_refusal
 from upcall.session.host import Session
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from upcall.cli.prompt import Prompt
 
 _LOOK_EVERY_S = 0.5
+# Nobody can tell here whether a place shows it, nor whether the policy allows a default.
+_NO_DEFAULT = "without a hub a default is not used"
 
 
 def ask_alone(
@@ -42,11 +47,9 @@ def ask_alone(
         Interrupted: a signal came; the ask is cancelled.
     """
     if not quiet:
-        here = "answer here, or " if prompt is not None else ""
-        screen.err(
-            f"asking {ask['id']} without a hub: {here}as soon as a hub runs, anywhere. "
-            "Ctrl-C cancels"
-        )
+        screen.err(f"asking {ask['id']} without a hub: {_where(prompt)}. Ctrl-C cancels")
+        if ask.get("default") is not None:
+            screen.err(f"{_NO_DEFAULT}: a time-out gives no answer")
     alone = _Alone(ask, session, prompt)
     try:
         result = asyncio.run(alone.run(signals.numbers))
@@ -57,6 +60,36 @@ def ask_alone(
             prompt.close()
 
 
+def _where(prompt: Prompt | None) -> str:
+    if is_lent():
+        # Without a prompt nobody comes here: `ask` waits for the hub then.
+        return "it can be answered here, and nowhere else"
+    if prompt is not None and prompt.is_foreground():
+        return "answer here, or anywhere as soon as a hub runs"
+    return "it can be answered anywhere as soon as a hub runs"
+
+
+def _shown(ask: dict[str, Any]) -> dict[str, Any]:
+    """Return *ask* as it is drawn: what a hub would mask is masked here too."""
+    detail, in_detail = masked(ask.get("detail") or "")
+    question, in_question = masked(ask["question"])
+    options, label = ask["options"], ask.get("recommended")
+    is_permission = ask["class"] == "permission"
+    return ask | {
+        "question": question,
+        "detail": detail or None,
+        "options": [mask(option) for option in options],
+        "recommended": None if label is None else options.index(label),
+        "revision": ask["id"],
+        "hidden_chars": (in_detail if detail else in_question) if is_permission else 0,
+        "allows": [
+            index
+            for index, option in enumerate(options)
+            if is_permission and not is_refusal(option)
+        ],
+    }
+
+
 class _Alone:
     """One ask on an endpoint of our own."""
 
@@ -64,6 +97,7 @@ class _Alone:
         self, ask: dict[str, Any], session: dict[str, Any], prompt: Prompt | None
     ) -> None:
         self._ask = ask
+        self._view = _shown(ask)
         self._session_words = session
         self._prompt = prompt
         self._signal: int | None = None
@@ -74,7 +108,9 @@ class _Alone:
         loop = asyncio.get_running_loop()
         asked_at = time.monotonic()
         title = self._session_words.get("title") or self._session_words.get("program")
-        async with Session(title, hub=False) as session:
+        async with Session(
+            title, hub=False, tags=self._session_words.get("tags", ())
+        ) as session:
             task = asyncio.create_task(self._raise(session), name="upcall-ask-alone")
             for number in signals:
                 loop.add_signal_handler(number, self._end, number, task)
@@ -106,9 +142,9 @@ class _Alone:
             free_text=self._ask["free_text"],
             recommended=recommended,
             timeout_s=self._ask.get("timeout_s"),
-            default=self._ask.get("default"),
             permission=self._ask["class"] == "permission",
             secret=bool(self._ask.get("secret")),
+            merge=bool(self._ask.get("merge")),
             ask_id=self._ask["id"],
         )
 
@@ -126,8 +162,10 @@ class _Alone:
                 if waiting.wait_for([], output, 0)[1]:
                     self._reader_gone = True
                     task.cancel()
+                if prompt is not None and prompt.look_again():
+                    loop.remove_reader(prompt.fileno())
                 if prompt is not None and self._may_show(prompt):
-                    prompt.show(self._ask | {"recommended": self._recommended()})
+                    prompt.show(self._view)
                     loop.add_reader(prompt.fileno(), self._take_typed, session, prompt)
                 await SystemClock().sleep(_LOOK_EVERY_S)
         finally:
@@ -138,21 +176,20 @@ class _Alone:
     def _may_show(prompt: Prompt) -> bool:
         return not prompt.is_shown and prompt.is_foreground() and prompt.take_turn()
 
-    def _recommended(self) -> int | None:
-        label = self._ask.get("recommended")
-        return None if label is None else self._ask["options"].index(label)
-
     def _take_typed(self, session: Session, prompt: Prompt) -> None:
         if not prompt.is_foreground():
             # Put into the background: reading would stop us. It is drawn again later.
             asyncio.get_running_loop().remove_reader(prompt.fileno())
             prompt.is_shown = False
+            prompt.leave_turn()
             return
         typed = prompt.read()
         if typed is None:
             return
         try:
-            given = choose.read(self._ask, typed)
+            given = choose.read(self._view, typed, own=self._ask["options"])
+            if prompt.opens(self._view, given):
+                return
             self.told_here = session.answer(
                 self._ask["id"],
                 wire_answer(given, multi=self._ask["multi"]),
@@ -182,6 +219,8 @@ class _Alone:
         }
         if self._ask.get("secret"):
             result["secret"] = True
+        if outcome == "timed_out" and self._ask.get("default") is not None:
+            result["reason"] = _NO_DEFAULT
         if self._prompt is not None and self._prompt.is_shown and outcome == "answered":
             self.told_here = True
             unused = " Your input was not used." if self._prompt.has_input() else ""

@@ -56,7 +56,7 @@ def backup(given: argparse.Namespace) -> int:
         raise Usage(f"{given.file!r} is a folder", "name the file, such as upcall.backup")
     if os.path.realpath(os.path.dirname(target)) == os.path.realpath(
         os.path.dirname(db_path)
-    ) and os.path.basename(target).startswith(("hub.", "ask.", "control.", "start.")):
+    ) and os.path.basename(target).startswith(("hub.", "ask.", "control.", "start.", "audit.")):
         raise Usage(f"{given.file!r} is a name that the hub uses", "choose another name")
     told = _Progress(db_path)
     umask = os.umask(0o077)
@@ -101,7 +101,7 @@ def _go_back(source: str, given: argparse.Namespace, *, adopts: bool) -> int:
         os.umask(umask)
     if ran:
         ensure_hub(note=screen.err).close()
-    _tell(done, found, given, ran=ran)
+    _tell(done, found, given, ran=ran, adopts=adopts)
     return exits.OK
 
 
@@ -202,7 +202,7 @@ def _nobody_starts_one(state: str) -> Iterator[None]:
 
 def _stopped(state: str) -> tuple[bool, HubLock]:
     """Stop the hub, take its lock, and return whether one was running."""
-    from upcall.cli.hub import stop_running
+    from upcall.cli.stopping import stop_running
     from upcall.hub.lock import HubLock
     from upcall.model.errors import HubError
 
@@ -219,7 +219,9 @@ def _stopped(state: str) -> tuple[bool, HubLock]:
     raise AssertionError("unreachable")
 
 
-def _tell(done: Restored, found: Found, given: argparse.Namespace, *, ran: bool) -> None:
+def _tell(
+    done: Restored, found: Found, given: argparse.Namespace, *, ran: bool, adopts: bool
+) -> None:
     from upcall.hub.store.restore import replaced_words
 
     if given.json:
@@ -234,11 +236,17 @@ def _tell(done: Restored, found: Found, given: argparse.Namespace, *, ran: bool)
             }
         )
         return
-    screen.out(f"restored {screen.visible(found.path)}; {replaced_words(done)}")
+    what = "adopted" if adopts else "restored"
+    screen.out(f"{what} {screen.visible(found.path)}; {replaced_words(done)}")
     if done.carried:
-        screen.out(f"{done.carried} question(s) had ended since, and stay ended")
+        are = "question had" if done.carried == 1 else "questions had"
+        stay = "stays" if done.carried == 1 else "stay"
+        screen.out(f"{done.carried} {are} ended since, and {stay} ended")
     if done.again:
-        screen.out(f"{done.again} question(s) are asked again if their programs still wait")
+        again = "question is asked again if its program still waits"
+        if done.again != 1:
+            again = "questions are asked again if their programs still wait"
+        screen.out(f"{done.again} {again}")
     screen.out("every browser has to sign in anew: upcall inbox")
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     Remove = Callable[[], None]
 
 _STATE = re.compile(
-    r"hub\.(json|log|lock)|hub\.db([-.][\w.-]+)?"
-    r"|hub\.log\.\d|start\.lock|(ask|control)\.sock|\.hub\.json\.\d+\.[0-9a-f]{8}\.tmp"
+    r"hub\.(json|log|lock)|hub\.db([-.][\w.-]+)?|audit\.anchors|hub\.log\.\d|start\.lock"
+    r"|(ask|control)\.sock|\.(hub\.json|audit\.anchors)\.\d+\.[0-9a-f]{8}\.tmp"
 )
-_DATA = re.compile(r"hub\.(db|log)|hub\.db[-.].+|hub\.log\.\d")
+_DATA = re.compile(r"hub\.(db|log)|hub\.db[-.].+|hub\.log\.\d|audit\.anchors")
 _RECORD = re.compile(r"[A-Za-z0-9._-]{1,128}\.json")
 _MAX_SCRIPT_BYTES = 1024 * 1024
 
@@ -117,11 +117,11 @@ def _completions(keep_data: bool) -> Iterator[Left]:  # noqa: ARG001 - scripts a
 
 
 def _hub(keep_data: bool) -> Iterator[Left]:  # noqa: ARG001 - a process is no data
-    from upcall.cli.hub import stop_running
+    from upcall.cli.stopping import stop_running
     from upcall.line import HubLine, LineError
 
     def stop() -> None:
-        stop_running()
+        stop_running(stays_down=True)
 
     try:
         with HubLine.connect("control", timeout_s=2.0) as line:

@@ -25,6 +25,8 @@ exit codes:
   0 done, or nothing to do   1 something could not be removed, or you said no
   2 usage, or nobody can be asked (use --yes)"""
 
+_MANY = 1000
+
 
 def fill(parser: argparse.ArgumentParser) -> None:
     """Add the options of `uninstall` to *parser*."""
@@ -50,32 +52,27 @@ def run(argv: Sequence[str]) -> int:
     removable = [one for one in found if one.remove is not None]
     told = [one for one in found if one.remove is None]
     if not removable:
-        screen.out("nothing of upcall is left here")
+        screen.words("nothing of upcall is left here")
     else:
-        screen.out("would remove:" if given.dry_run else "to be removed:")
+        screen.words("would remove:" if given.dry_run else "to be removed:")
         for one in removable:
-            _say(f"  {screen.visible(one.what)}")
+            screen.words(f"  {screen.visible(one.what)}")
     if told:
-        screen.out("left alone:")
+        screen.words("left alone:")
         for one in told:
-            _say(f"  {screen.visible(one.what)}")
+            screen.words(f"  {screen.visible(one.what)}")
     if lost:
-        screen.out(f"{_questions(lost)} lost: whoever asked gets no answer")
+        screen.words(f"{_questions(lost)} lost: whoever waits is told that it is cancelled")
     failed = False
     if removable and not given.dry_run:
         if not given.yes and not _agrees(lost):
             screen.err("nothing was removed")
             return exits.FAILURE
+        if not given.keep_data:
+            withdraw_all("upcall was uninstalled")
         failed = not _remove(removable)
-    screen.out("the program itself: " + removal_command(sys.prefix, sys.executable))
+    screen.words("the program itself: " + removal_command(sys.prefix, sys.executable))
     return exits.FAILURE if failed else exits.OK
-
-
-def _say(text: str) -> None:
-    """Write a line to stdout, folded where that is a terminal."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    for line in screen.folded(text, screen.width()) if is_terminal else [text]:
-        screen.out(line)
 
 
 def _questions(count: int) -> str:
@@ -115,7 +112,7 @@ def _remove(found: Sequence[undo.Left]) -> bool:
             why = getattr(err, "msg", None) or getattr(err, "strerror", None) or str(err)
             screen.err(f"upcall: not removed: {screen.visible(f'{one.what}: {why}')}")
         else:
-            _say(f"removed {screen.visible(one.what)}")
+            screen.words(f"removed {screen.visible(one.what)}")
     return well
 
 
@@ -133,6 +130,25 @@ def open_asks() -> int:
     from upcall.hub.store.peek import open_asks as stored
 
     return stored(paths.db_path(paths.state_dir()))
+
+
+def withdraw_all(reason: str) -> None:
+    """Cancel what is open, so that whoever waits for it ends too and starts no hub again."""
+    from upcall.line import HubLine, LineError
+
+    try:
+        with HubLine.connect("control", timeout_s=2.0) as line:
+            for ask in line.request("asks", limit=_MANY).get("asks") or []:
+                try:
+                    line.request("cancel", ask=ask["id"], reason=reason)
+                except LineError as err:
+                    # A program with an endpoint of its own goes on without us, and one that
+                    # has its answer already needs nothing.
+                    if err.code not in {"not_permitted", "already_answered", "unknown_ask"}:
+                        raise
+    except LineError as err:
+        if err.code != "hub_not_running":
+            screen.err(f"upcall: not cancelled: {screen.visible(err.msg)}")
 
 
 def removal_command(prefix: str, executable: str) -> str:

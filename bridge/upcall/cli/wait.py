@@ -10,12 +10,15 @@ from upcall.cli.errors import Usage
 from upcall.cli.signals import EndingSignals, Interrupted
 from upcall.line import LineError, ensure_hub, full_ask_id
 from upcall.line.errors import LOST_CODES
+from upcall.line.start import Again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from upcall.line import HubLine
 
 ABOUT = """Wait until a question has ended and print its answer, any number of times.
 
@@ -84,12 +87,15 @@ def _resolve(text: str) -> str:
 
 def _wait(ask_id: str, *, quiet: bool) -> dict[str, Any] | None:
     output = waiting.watched_output()
-    mentioned = said = False
+    said, mentioned = False, ""
+    again = Again()
+    ensure: Callable[..., HubLine] = ensure_hub
     while True:
         try:
-            with ensure_hub(note=screen.err) as line:
+            with ensure(note=screen.err) as line:
+                ensure = again.ensure
                 ask = line.request("wait", ask=ask_id).get("ask") or {}
-                mentioned = False
+                mentioned = ""
                 if not said and not quiet and ask.get("state") != "closed":
                     said = True
                     _say_what(ask)
@@ -106,9 +112,14 @@ def _wait(ask_id: str, *, quiet: bool) -> dict[str, Any] | None:
         except LineError as err:
             if err.code not in LOST_CODES and err.code != "hub_start":
                 raise
-            if not mentioned and not quiet:
-                mentioned = True
-                screen.err(f"{screen.visible(err.msg)}; trying again. Ctrl-C ends the wait")
+            is_news = not mentioned or err.code == "hub_stopped" != mentioned
+            if is_news and not quiet:
+                mentioned = err.code
+                goes_on = err.recover if err.code == "hub_stopped" else "trying again"
+                screen.err(
+                    f"{screen.visible(err.msg)}; {screen.visible(goes_on or '')}. "
+                    "Ctrl-C ends the wait"
+                )
             time.sleep(_RETRY_EVERY_S)
 
 

@@ -23,6 +23,7 @@ from upcall.cli.watching import (
 )
 from upcall.line import HubLine, LineError
 from upcall.line.errors import LOST_CODES
+from upcall.line.start import Again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ EPILOG = """example:
 
 keys:
   up/down or a number picks a question   Enter answers it (number, label or
-  words, then Enter)   d declines   h holds   page up/down scrolls   q quits
+  words, then Enter); with one question a number begins its answer   d declines,
+  after Enter   h holds, or releases   page up/down scrolls   q quits
 
 exit codes:
   0 quit   1 failure   2 usage, or no terminal   130 Ctrl-C, 143 terminated"""
@@ -78,7 +80,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _connect() -> HubLine:
-    line = control.connect(note=None)
+    return _watched(control.connect(note=None))
+
+
+def _watched(line: HubLine) -> HubLine:
     try:
         line.request("watch")
     except BaseException:
@@ -196,6 +201,7 @@ class _Watch:
         self._terminal = terminal
         self._state = Watching()
         self._tried_at = 0.0
+        self._again = Again()
 
     def run(self) -> None:
         """Run until the person quits."""
@@ -276,9 +282,10 @@ class _Watch:
             return
         self._tried_at = time.monotonic()
         try:
-            self._line = _connect()
+            self._line = _watched(self._again.ensure(socket="control"))
         except LineError as err:
-            self._state.says = screen.one_line(err.msg, 200)
+            goes_on = f"; {err.recover}" if err.code == "hub_stopped" else ""
+            self._state.says = screen.one_line(f"{err.msg}{goes_on}", 200)
         else:
             self._state.is_connected = True
             self._state.says = ""

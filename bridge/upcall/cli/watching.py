@@ -39,9 +39,15 @@ class Watching:
         self.chosen: str | None = None
         self.typed = ""
         self.typing = False
+        self.declining = False
         self.says = ""
         self.is_connected = True
         self._scroll = 0
+        # Of the question that is looked at: what no scrolling has brought to the screen yet,
+        # and the one whose masks were pointed out.
+        self._unseen_chars = 0
+        self._page = 5
+        self._pointed_out: object = None
 
     # --- what the hub says ------------------------------------------------------------------
 
@@ -54,10 +60,10 @@ class Watching:
         now = self.current()
         # What was typed was meant for what was shown.
         if now is None or (former and former.get("revision") != now.get("revision")):
-            if self.typing and self.chosen is not None:
+            if (self.typing or self.declining) and self.chosen is not None:
                 unused = " Your input was not used." if self.typed else ""
                 self.says = f"That question has ended.{unused}"
-            self.typing, self.typed, self._scroll = False, "", 0
+            self.typing, self.declining, self.typed, self._scroll = False, False, "", 0
             if now is None:
                 self.chosen = str(self.asks[0].get("id")) if self.asks else None
 
@@ -67,7 +73,10 @@ class Watching:
         who = session.get("title") or session.get("program") or session.get("session_id")
         at_ms = event.get("at_ms")
         when = screen.clock(at_ms if isinstance(at_ms, int) else int(time.time() * 1000))
-        said = screen.one_line(f"{who}: {event.get('text')}", 400)
+        # In words, as in the inbox: the screen has no colours.
+        kind = str(event.get("kind"))
+        level = f"{kind.upper()} " if kind in {"warning", "error"} else ""
+        said = level + screen.one_line(f"{who}: {event.get('text')}", 400)
         text = f"{when} {said}"
         self.notices = [*self.notices[1 - _MAX_NOTICES :], text]
 
@@ -79,6 +88,8 @@ class Watching:
 
     def key(self, key: str) -> Wish | None:
         """Take one key (a character or a name) and return what it asks for."""
+        if self.declining:
+            return self._key_declining(key)
         if self.typing:
             return self._key_typing(key)
         if key == "q":
@@ -121,9 +132,18 @@ class Watching:
         if not ask.get("can_decline"):
             self.says = "This program does not take a decline."
             return None
-        # Declining ends a question: it takes a word and Enter, like every answer.
-        self.typing, self.typed = True, choose.DECLINE
-        self.says = "Enter declines, Escape does not."
+        # Declining ends a question: it takes Enter, like every answer.
+        self.declining, self.says = True, ""
+        return None
+
+    def _key_declining(self, key: str) -> Wish | None:
+        """Take a key after `d`: nothing else can be typed between it and its Enter."""
+        ask = self.current()
+        if key == ENTER and ask is not None:
+            self.declining, self.says = False, "sending…"
+            return Wish(self._fields(ask, decline=True))
+        if key in {ESCAPE, BACKSPACE, ENTER}:
+            self.declining = False
         return None
 
     def _key_typing(self, key: str) -> Wish | None:
@@ -145,7 +165,13 @@ class Watching:
         try:
             answer = choose.read(ask, self.typed)
         except choose.NotAnAnswer as why:
+            if _has_masked_labels(ask) and self.typed.strip():
+                # The hub knows the labels as their program wrote them.
+                values, self.typing, self.typed = [self.typed.strip()], False, ""
+                return Wish(self._fields(ask, values=values))
             self.says = str(why)
+            return None
+        if self._opens(ask, answer):
             return None
         self.typing, self.typed, self.says = False, "", "sending…"
         if answer.get("declined"):
@@ -154,6 +180,24 @@ class Watching:
             hidden = {"hidden": True} if ask.get("secret") else {}
             return Wish(self._fields(ask, values=[answer["text"]]) | hidden)
         return Wish(self._fields(ask, values=[f"#{i + 1}" for i in answer["indices"]]))
+
+    def _opens(self, ask: dict[str, Any], answer: dict[str, Any]) -> bool:
+        """Tell whether what is hidden of what will run has to be shown, or said, first."""
+        if not set(ask.get("allows") or []).intersection(answer.get("indices") or []):
+            return False
+        if ask.get("left_out"):
+            self.says = "What will run does not fit here; answer it in the inbox."
+            return True
+        if self._unseen_chars:
+            self._scroll += max(1, self._page - 1)
+            self.says = "There is more of what will run: read on; Enter goes on."
+            return True
+        masked = int(ask.get("hidden_chars") or 0)
+        if masked and self._pointed_out != ask.get("revision"):
+            self._pointed_out = ask.get("revision")
+            self.says = f"{drawn.hidden_words(masked)}, masked. Enter again lets it run."
+            return True
+        return False
 
     @staticmethod
     def _fields(ask: dict[str, Any], **act: Any) -> dict[str, Any]:
@@ -179,11 +223,12 @@ class Watching:
         """Say what became of an answer."""
         outcome = result.get("outcome")
         if outcome == "answered":
-            self.says = f'{results.by(result)} answered "{results.quote(result)}"'
+            self.says = f"{results.by(result)} answered {results.in_quotes(result)} just now"
         elif outcome == "open":
             self.says = screen.one_line(str(result.get("reason") or "done"), 200)
         else:
-            self.says = screen.one_line(str(outcome), 40)
+            who = f" by {results.by(result)}" if result.get("answered_by") else ""
+            self.says = screen.one_line(str(outcome).replace("_", " "), 40) + who
 
     # --- drawing ----------------------------------------------------------------------------
 
@@ -228,27 +273,45 @@ class Watching:
         if ask is None:
             return []
         lines = [_origin(ask), ""]
-        lines += drawn.quoted(str(ask.get("question")), columns)
-        if ask.get("detail"):
-            lines += drawn.quoted(f"\n{ask['detail']}", columns)
+        if ask.get("class") == "permission":
+            # Whatever the program says of it comes after what will run.
+            lines = [*drawn.asked(ask, columns), "", _origin(ask)]
+        else:
+            lines += drawn.asked(ask, columns)
+        # The choices are always on the screen; what is long above them scrolls.
+        tail = self._choices(ask, columns, 0)
+        is_tight = len(lines) + len(tail) > room
+        if is_tight:
+            lines = [*drawn.asked(ask, columns), _origin(ask)]
+            tail = tail[1:]
+        self._page = space = max(1, room - len(tail))
+        self._unseen_chars = 0
+        if len(lines) > space:
+            self._scroll = min(self._scroll, len(lines) - space)
+            left = lines[self._scroll + space :]
+            lines = lines[self._scroll : self._scroll + space]
+            if left:
+                self._unseen_chars = sum(map(len, [lines[-1], *left]))
+                lines[-1] = _goes_on(lines[-1], len(left), columns, alone=space == 1)
+        if ask.get("class") == "permission":
+            hidden = self._unseen_chars + int(ask.get("hidden_chars") or 0)
+            tail = self._choices(ask, columns, hidden)[1 if is_tight else 0 :]
+        return [*lines, *tail]
+
+    def _choices(self, ask: dict[str, Any], columns: int, hidden: int) -> list[str]:
+        """Return what can be answered, with how much of what will run is hidden."""
         options = [str(option) for option in ask.get("options") or []]
-        tail = ["", *drawn.options(ask, columns, with_details=True)]
-        tail += drawn.warnings(ask, columns)
+        drawn_options = drawn.options(ask, columns, with_details=True, hidden=hidden)
+        tail = ["", *drawn_options, *drawn.warnings(ask, columns)]
         if ask.get("multi") and len(options) > 1:
             tail.append(f"  several: e.g. {_several(options)}")
         if ask.get("note"):
             tail.append(screen.one_line(str(ask["note"]), 300))
-        # The choices are always on the screen; what is long above them scrolls.
-        space = max(1, room - len(tail))
-        if len(lines) > space:
-            self._scroll = min(self._scroll, len(lines) - space)
-            more = len(lines) - space - self._scroll
-            lines = lines[self._scroll : self._scroll + space]
-            if more:
-                lines[-1] = f"... {more + 1} more lines: page down"
-        return [*lines, *tail]
+        return tail
 
     def _foot(self, columns: int) -> list[str]:
+        if self.declining:
+            return [self.says, "Enter declines this question, Escape does not"]
         if not self.typing:
             return [self.says, self._keys()]
         shown = screen.visible(self.typed)
@@ -268,14 +331,30 @@ class Watching:
         if ask is not None and ask.get("can_decline"):
             keys.append("d: decline")
         if ask is not None and ask.get("can_hold"):
-            keys.append("h: hold")
+            keys.append("h: release" if ask.get("held") else "h: hold")
         return "   ".join([*keys, "q: quit"])
 
     def _notice_lines(self, columns: int, rows: int) -> list[str]:
         """Return the newest notices, a line each, as far as the questions leave room."""
-        room = rows // 2 if self.current() is None else min(_NOTICES_SHOWN, rows // 6)
+        room = (
+            rows // 2
+            if self.current() is None
+            else min(_NOTICES_SHOWN, max(0, (rows - 12) // 3))
+        )
         newest = self.notices[-room:] if room else []
         return ["- notices ".ljust(columns, "-"), *newest] if newest else []
+
+
+def _goes_on(line: str, more: int, columns: int, *, alone: bool) -> str:
+    """Return what stands in the last line of a text that goes on below."""
+    if not alone:
+        return f"... {more + 1} more lines: page down"
+    end = f" … +{more}"
+    return cut(line, columns - len(end)) + end
+
+
+def _has_masked_labels(ask: dict[str, Any]) -> bool:
+    return any(" characters]" in str(label) for label in ask.get("options") or [])
 
 
 def _several(options: list[str]) -> str:
@@ -305,4 +384,6 @@ def _origin(ask: dict[str, Any]) -> str:
         words.append(f"{screen.duration(left_s)} left" if left_s > 0 else "time is up")
     if ask.get("class") == "permission":
         words.append("asks for permission")
+    if session.get("redaction"):
+        words.append(f"redaction {screen.one_line(str(session['redaction']), 120)}")
     return " · ".join(words)

@@ -43,7 +43,10 @@ def describe(channel: dict[str, Any]) -> str:
         one, many = _VIEWERS[str(channel["name"])]
         count = int(channel.get("audience") or 0)
         return f"{called} ({count or 'no'} {one if count == 1 else many})"
-    return f"{called} ({screen.one_line(str(channel.get('state')), 20)})"
+    state = screen.one_line(str(channel.get("state")), 20)
+    if state == "later":
+        state = f"later: {screen.one_line(str(channel.get('reason') or 'not yet'), 80)}"
+    return f"{called} ({state})"
 
 
 def status(channel: dict[str, Any]) -> str:
@@ -52,9 +55,36 @@ def status(channel: dict[str, Any]) -> str:
     if shown_by is not None and channel.get("state") != "down" and not _sees(channel):
         return f"{name(str(channel['name']))}: {shown_by}"
     heard_ms = channel.get("heard_ms")
-    is_known = isinstance(heard_ms, int) and heard_ms > 0
+    # Of pages and screens it would be when one was opened.
+    is_known = (
+        isinstance(heard_ms, int) and heard_ms > 0 and channel.get("name") not in _VIEWERS
+    )
     heard = f", last heard {screen.age(int(heard_ms or 0))} ago" if is_known else ""
+    event_ms = channel.get("event_ms")
+    if isinstance(event_ms, int) and event_ms > 0:
+        heard += f", last answer or word {screen.age(event_ms)} ago"
     return f"{describe(channel)}{heard}"
+
+
+def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:
+    """Return what to say of chats that stopped hearing, or hear again, in the meantime."""
+    was_down = {str(c.get("name")): c.get("state") == "down" for c in before}
+    lines = []
+    for channel in now:
+        called, is_down = str(channel.get("name")), channel.get("state") == "down"
+        if called in _VIEWERS or called not in was_down or was_down[called] == is_down:
+            continue
+        if not is_down:
+            lines.append(f"{name(called)} hears again")
+            continue
+        since_ms = channel.get("deaf_since_ms")
+        since = f" since {screen.clock(since_ms)}" if isinstance(since_ms, int) else ""
+        reason = screen.one_line(str(channel.get("reason") or "no reason given"), 80)
+        places = shown([c for c in now if c.get("state") != "down"]) or "no other place yet"
+        lines.append(
+            f"{name(called)} is not hearing{since} ({reason}); the question is in {places}"
+        )
+    return lines
 
 
 def shown(channels: list[dict[str, Any]]) -> str:
@@ -99,7 +129,9 @@ def unseen(ask: dict[str, Any], channels: list[dict[str, Any]]) -> str:
     """Return the line that says that nobody can see the question, and what helps."""
     ask_id = screen.one_line(str(ask.get("id", "?")), 40)
     others = _others(channels)
-    why = others or "no channel is set up and no browser is signed in"
+    is_signed_in = any(c.get("name") == "web" and c.get("signed_in") for c in channels)
+    browser = "no page of the inbox is open" if is_signed_in else "no browser is signed in"
+    why = others or f"no channel is set up and {browser}"
     inbox = f"upcall{screen.GLUE}inbox"
     return (
         f"nobody can see question {ask_id} yet: {why}. "

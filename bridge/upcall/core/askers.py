@@ -3,8 +3,12 @@
 from typing import Any, Final
 
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of
+from upcall.core.door import Door
 from upcall.core.ledger import Ledger, plain, result_of
-from upcall.core.policy import NOT_OPERATOR, local_name, operator_name, refuse_own
+from upcall.core.operators import needs_votes, rules_of
+from upcall.core.policy import local_name, refuse_own
+from upcall.core.quotas import Quotas
+from upcall.core.redacting import mask_of, shown_ask, shown_claim
 from upcall.core.render import claimed_words, late_words
 from upcall.core.state import HubState, Process, Step
 from upcall.core.views import ask_view, channel_views
@@ -22,16 +26,23 @@ from upcall.model.events import (
 )
 from upcall.model.frames import Answer, Choice, sendable
 from upcall.model.ids import SessionId, action_id_of, new_hosted_session_id
-from upcall.model.limits import (
-    ASKER_GONE_S,
-    MAX_OPEN_ASKS,
-    MAX_OPEN_ASKS_OF_SESSION,
-    MAX_SESSIONS,
-    RESTORED_WAIT_S,
+from upcall.model.limits import ASKER_GONE_S, RESTORED_WAIT_S
+from upcall.model.platform import Receipt
+from upcall.model.rows import (
+    RESTORED_ASKING,
+    AskRow,
+    ClaimRow,
+    Course,
+    SessionRow,
+    bare_revision,
 )
-from upcall.model.rows import RESTORED_ASKING, AskRow, SessionRow, bare_revision
 from upcall.model.struct import replaced
 
+PROMPT: Final = "prompt"
+SEVERAL: Final = (
+    "Several people decide this question, so the program's own prompt does not answer it. "
+    "Answer with `upcall answer`, in the inbox or from your phone."
+)
 _NOT_OURS: Final = "this ask belongs to a session with an endpoint of its own"
 
 
@@ -41,6 +52,8 @@ class Askers:
     def __init__(self, state: HubState, ledger: Ledger) -> None:
         self._state = state
         self._ledger = ledger
+        self._door = Door(state)
+        self._quotas = Quotas(state)
 
     def raised(self, step: Step, event: AskRaised) -> None:
         """Open the ask, or attach to it if it is the same one again."""
@@ -64,7 +77,7 @@ class Askers:
             return
         full = self._over_limit(event.asker)
         if full is not None:
-            fix = "answer or cancel some of them"
+            fix = "answer or cancel some of them, or raise the limit in the table [limits]"
             self._refuse(step, event.waiter, "limit_reached", full, recover=fix)
             return
         session = self._session_for(step, event.asker)
@@ -87,6 +100,7 @@ class Askers:
             handed_over=not event.wait,
             key=event.key,
             askers=event.asker.chain,
+            course=Course(ttys=event.asker.ttys, uid=event.asker.uid),
         )
         self._ledger.open(step, row)
         self._respond_ask(step, event.waiter, row)
@@ -136,19 +150,28 @@ class Askers:
                     step,
                     event.waiter,
                     "already_answered",
-                    claimed_words(claim, step.at.wall_ms),
+                    self._claimed_words(row, claim, step.at.wall_ms),
                     result=plain(result_of(row, step.at.wall_ms)),
                 )
                 return
-            row = self._ledger.close(step, row, "cancelled", resolved_by="local")
+            row = self._ledger.close(
+                step, row, "cancelled", resolved_by="local", note=event.reason
+            )
         self._respond(step, event.waiter, result=plain(result_of(row, step.at.wall_ms)))
 
     def noticed(self, step: Step, event: NoticeRaised) -> None:
         """A program has something to say that needs no answer."""
         found = self._hosted_of(event.asker)
+        size = len(event.text)
         if found is None:
+            # How many such programs may say something is limited at the socket.
             found = self._new_session(step, event.asker)
             self._ledger.end_session(step, found)
+        elif not self._quotas.may_say(step, found.session_id, size, kept=True):
+            words = "this program says more than is taken (limits.live_text_bytes_per_minute)"
+            fix = "wait a minute, or raise the limit in the table [limits]"
+            self._refuse(step, event.waiter, "limit_reached", words, recover=fix)
+            return
         step.notice(found.session_id, event.level, event.text)
         channels = [plain(view) for view in channel_views(self._state, None)]
         self._respond(step, event.waiter, channels=channels)
@@ -223,16 +246,22 @@ class Askers:
                 step,
                 event.waiter,
                 "already_answered",
-                late_words(row, now_ms) if claim is None else claimed_words(claim, now_ms),
+                late_words(shown_ask(self._state, row), now_ms)
+                if claim is None
+                else self._claimed_words(row, claim, now_ms),
                 result=plain(result_of(row, now_ms)),
             )
             return
         if not self._state.is_hosted(row.session_id):
             self._refuse(step, event.waiter, "not_permitted", _NOT_OURS)
             return
-        operator = operator_name(self._state.settings, "terminal", event.who)
-        if operator is None:
-            self._refuse(step, event.waiter, "not_permitted", NOT_OPERATOR)
+        # Not the control socket: a lock shuts the asker's own prompt too.
+        admitted = self._door.admit_to(step, PROMPT, event.who, row)
+        if isinstance(admitted, Receipt):
+            self._refuse(step, event.waiter, admitted.code, admitted.msg)
+            return
+        if needs_votes(rules_of(self._state, row)) and not row.spec.secret:
+            self._refuse(step, event.waiter, "not_permitted", SEVERAL)
             return
         session = self._state.session(row.session_id)
         refused = refuse_own(self._state.settings, row, session, event.who)
@@ -342,18 +371,8 @@ class Askers:
 
     def _over_limit(self, asker: Asker) -> str | None:
         """Return which limit one more ask would break."""
-        if len(self._state.asks) >= MAX_OPEN_ASKS:
-            return f"{MAX_OPEN_ASKS} asks are open, and that is the limit"
         session = self._hosted_of(asker)
-        if session is None:
-            hosted = sum(len(sessions) for sessions in self._state.hosted.values())
-            if hosted >= MAX_SESSIONS:
-                return f"asks of {MAX_SESSIONS} programs are open, and that is the limit"
-            return None
-        open_here = len(self._state.by_session.get(session.session_id, ()))
-        if open_here >= MAX_OPEN_ASKS_OF_SESSION:
-            return f"{MAX_OPEN_ASKS_OF_SESSION} asks of this program are open: the limit"
-        return None
+        return self._quotas.full(None if session is None else session.session_id)
 
     def _hosted_of(self, asker: Asker) -> SessionRow | None:
         process: Process = (asker.pid, asker.start)
@@ -375,6 +394,7 @@ class Askers:
             cwd=_clean(asker.cwd),
             program=_clean(asker.program),
             started_ms=step.at.wall_ms,
+            tags=asker.tags,
         )
         self._state.enter(session)
         self._state.live_of(session_id).attached = True
@@ -415,8 +435,13 @@ class Askers:
         self, step: Step, waiter: int, row: AskRow, *, existing: bool = False
     ) -> None:
         channels = [plain(view) for view in channel_views(self._state, row.ask_id)]
-        ask = plain(ask_view(self._state, row))
+        # What it asked is drawn at its own terminal; the answer is the program's, as it is.
+        ask = plain(replaced(ask_view(self._state, row), answer=row.answer))
         self._respond(step, waiter, ask=ask, channels=channels, existing=existing)
+
+    def _claimed_words(self, row: AskRow, claim: ClaimRow, at_ms: int) -> str:
+        shown = shown_claim(claim, mask_of(self._state, row))
+        return claimed_words(shown, at_ms)
 
     def _respond(self, step: Step, waiter: int, **fields: Any) -> None:
         step.release(Respond(waiter, fields=fields))

@@ -111,6 +111,11 @@ def _check_options(spec: AskSpec) -> None:
             )
     for index, others in alike(spec.options).items():
         one, other = spec.options[index], spec.options[others[0]]
+        if one.strip().lower() == other.strip().lower():
+            raise AmbiguousLabels(
+                f"options: {one_line(one)!r} and {one_line(other)!r} are the same label",
+                recover="Labels are compared without regard to case and outer blanks.",
+            )
         raise AmbiguousLabels(
             "options: a person could not tell these two apart:"
             f" {_spelled(one, other)} and {_spelled(other, one)}",
@@ -254,6 +259,7 @@ def frame_of(
         default=spec.default,
         held=held,
         secret=spec.secret,
+        merge=spec.merge,
     )
 
 
@@ -279,6 +285,7 @@ def spec_of(frame: ActionNeeded) -> AskSpec:
         ask_class=frame.ask_class,
         option_details=details if details and len(details) == len(frame.options) else None,
         secret=frame.secret,
+        merge=frame.merge,
     )
 
 

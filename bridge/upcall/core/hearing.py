@@ -65,8 +65,10 @@ class Hearing:
     def _rows(self, ask_id: AskId | None) -> list[AskRow]:
         if ask_id is None:
             return list(self._state.asks.values())
-        row = self._state.asks.get(ask_id)
-        return [] if row is None else [row]
+        # What a card stands for is shown where the card is.
+        ids = (ask_id, *self._state.merged.get(ask_id, ()))
+        rows = [self._state.asks.get(one) for one in ids]
+        return [row for row in rows if row is not None]
 
     def _see(self, step: Step, row: AskRow) -> Heard:
         seen = self._state.heard.get(row.ask_id)

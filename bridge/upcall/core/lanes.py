@@ -1,36 +1,50 @@
-"""Every delivery's life: order per place, attempts, waits, uncertainty.
+"""Every delivery's life: queued, sending, done, or tried again, uncertain, dead.
 
-A delivery is a row before it is attempted. One lane is one place (or one session): at most
-one of its deliveries is on its way, in order.
-
-`attempt` counts the sends that may have arrived: one that failed for certain is taken back,
-so that a repeat is marked as a possible repeat only if it may be one, and a channel that was
-out of reach for a day loses nothing.
+A delivery is a row before it is attempted. `core.queues` says whose turn it is, and
+`core.verdicts` what becomes of one that failed.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from upcall.core import backoff
-from upcall.core.state import HubState, Step
-from upcall.model.effects import SaveGate, Send
+from upcall.core import backoff, gates, trail
+from upcall.core.shelf import Shelf
+from upcall.core.state import HubState, Step, is_overdue
+from upcall.core.threads import Threads
+from upcall.core.verdicts import TO_SESSIONS, is_stale, on_failure, repeat_of
+from upcall.model.effects import Find, Send
 from upcall.model.events import Delivered, DeliveryFailed
 from upcall.model.ids import AskId, SessionId
-from upcall.model.rows import DeliveryKind, DeliveryRow, Lane
+from upcall.model.platform import THREAD_GONE
+from upcall.model.rows import CardRow, DeliveryKind, DeliveryRow, Lane
 from upcall.model.struct import replaced
 
-MAX_TRIES: Final = 12
-MAX_UNCERTAIN: Final = 3
-TO_SESSIONS: Final = frozenset({"reply", "message", "hold"})
-WAITING: Final = frozenset({"queued", "retry"})
+Remake: TypeAlias = Callable[[DeliveryRow], bytes | None]
+Moved: TypeAlias = Callable[[Step, str, str], None]
+WAITING: Final = frozenset({"queued", "retry", "uncertain"})
+DEAD_KEPT: Final = 1000
+OVERDUE_LOOK_S: Final = 1.0
 _NOT_NEEDED: Final = "not needed any more"
 _SESSION_OVER: Final = "the session has ended"
+_TOO_OLD: Final = "too old to be told"
+_HUB_ENDED: Final = "the hub ended while it was sent"
 
 
-class Lanes:
-    """What is on its way, or waits for its turn."""
+class Lanes(Shelf):
+    """What is on its way, or waits for its turn.
+
+    Attributes:
+        remake: returns the body of a card that may be there already, marked as a possible
+            repeat; None leaves it as it is.
+        moved: called when a thread is gone, with its conversation's key and channel.
+    """
 
     def __init__(self, state: HubState) -> None:
-        self._state = state
+        self.remake: Remake = lambda _: None
+        self.moved: Moved = lambda *_: None
+        super().__init__(state)
+        self._threads = Threads(state)
+        self._lost: list[AskId] = []
 
     def add(
         self,
@@ -45,11 +59,13 @@ class Lanes:
         ask_id: AskId | None,
         ref: str | None = None,
         secret: bool = False,
+        conversation: str = "",
     ) -> None:
-        """Put a delivery at the end of its lane; it goes at once if the lane is free."""
-        self._state.last_delivery += 1
+        """Put a delivery at the end of its queue; it goes at once if it may."""
+        if lane == "live":
+            self._coalesce(step, target, conversation)
         row = DeliveryRow(
-            id=self._state.last_delivery,
+            id=self.number(),
             effect=effect,
             kind=kind,
             lane=lane,
@@ -61,44 +77,28 @@ class Lanes:
             ref=ref,
             created_ms=step.at.wall_ms,
             secret=secret,
+            conversation=conversation,
         )
-        self._state.deliveries[row.id] = row
-        self._enlist(row)
-        self.wake(step, row)
+        self.enlist(row)
+        self._pump(step, target)
         if self._state.deliveries.get(row.id) is row:
             step.write(row)
 
-    def save(self, step: Step, row: DeliveryRow) -> None:
-        """Keep *row* as it stands now."""
-        self._state.deliveries[row.id] = row
-        step.write(row)
-
-    def drop(self, step: Step, row: DeliveryRow) -> None:
-        """Give up what nobody needs any more; no lane is woken, no card forgotten."""
-        self._remove(step, replaced(row, state="done", error=_NOT_NEEDED))
-
     def wake(self, step: Step, row: DeliveryRow) -> None:
-        """Let the row's lane go on."""
-        self._advance(step, row.target, self._lane_key(row))
+        """Let what waits for the same channel or session go on."""
+        self._pump(step, row.target)
 
-    def of_ask(self, ask_id: AskId) -> list[DeliveryRow]:
-        """Return what has still to be delivered about an ask."""
-        return [
-            self._state.deliveries[number]
-            for number in self._state.deliveries_of.get(ask_id, ())
-        ]
+    def may_be_found(self, row: DeliveryRow) -> bool:
+        """Tell whether *row* may be there already, and its channel can look it up."""
+        info = self._state.infos.get(row.target)
+        looks_up = info is not None and info.capabilities.repeat == "by_lookup"
+        return looks_up and row.kind == "post" and row.attempt > 0
 
     def end_session(self, step: Step, session_id: SessionId) -> None:
         """A session is no more: nothing can be delivered to it."""
-        for lane in list(self._state.lanes.get(session_id, {}).values()):
-            for row in [self._state.deliveries[number] for number in lane]:
-                if row.kind in TO_SESSIONS and row.state in WAITING:
-                    self._give_up(step, row, _SESSION_OVER)
-
-    def forget_cards(self, ask_id: AskId) -> None:
-        """Forget where a closed ask is shown, once nothing about it is on its way."""
-        if ask_id not in self._state.asks and ask_id not in self._state.deliveries_of:
-            self._state.cards.pop(ask_id, None)
+        for row in self.rows(self._queues.of_target(session_id)):
+            if row.kind in TO_SESSIONS and row.state in WAITING:
+                self._give_up(step, row, _SESSION_OVER)
 
     def delivered(self, step: Step, event: Delivered) -> AskId | None:
         """Take note that a delivery arrived; return the ask whose card is newly shown."""
@@ -106,25 +106,25 @@ class Lanes:
         if row is None or row.state != "sending":
             return None
         newly_shown = None
-        if row.kind == "post" and row.ask_id is not None and event.ref is not None:
-            # A card is known as long as anything about it is on its way.
-            cards = self._state.cards[row.ask_id]
-            cards[row.target] = replaced(cards[row.target], ref=event.ref)
-            step.write(cards[row.target])
-            newly_shown = row.ask_id
-        self._finish(step, replaced(row, state="done", ref=event.ref or row.ref))
-        self.wake(step, row)
+        if row.kind == "open":
+            self._threads.opened(step, row, event.ref)
+        elif row.ask_id is not None and event.ref is not None:
+            newly_shown = self._note_ref(step, row, row.ask_id, event.ref)
+        trail.arrived(step, self._state, row)
+        self.finish(step, replaced(row, state="done", ref=event.ref or row.ref))
+        self._pump(step, row.target)
         return newly_shown
 
-    def failed(self, step: Step, event: DeliveryFailed) -> AskId | None:
+    def failed(self, step: Step, event: DeliveryFailed) -> list[AskId]:
         """Decide whether and when a delivery is tried again.
 
         Returns:
-            The ask whose card will not be shown, if it was given up.
+            The asks whose cards will not be shown, if it was given up.
         """
         row = self._state.deliveries.get(event.delivery)
         if row is None or row.state != "sending":
-            return None
+            return []
+        self._lost = []
         tries = self._state.tries.get(row.id, 0) + 1
         self._state.tries[row.id] = tries
         step.log(
@@ -135,174 +135,279 @@ class Lanes:
             error=event.msg,
             tries=tries,
         )
-        certain = event.kind in {"not_sent", "throttled"}
-        if certain:
+        certain = event.kind in {"not_sent", "throttled", "absent"}
+        if event.kind == "absent":
+            row = replaced(row, attempt=0)
+        elif certain:
             row = replaced(row, attempt=row.attempt - 1)
         if event.kind == "throttled":
-            self._close_gate(step, row.target, event.retry_after_s)
+            scope = gates.scope_of(row.target, row.place if event.place_only else "")
+            gates.close(step, self._state, scope, event.retry_after_s)
         if self._is_over(row):
-            self._finish(step, replaced(row, state="done", error=_NOT_NEEDED))
+            self.finish(step, replaced(row, state="done", error=_NOT_NEEDED))
         elif row.kind in TO_SESSIONS and SessionId(row.target) not in self._state.sessions:
             self._give_up(step, row, _SESSION_OVER)
-        elif event.kind == "refused" or self._is_hopeless(row, tries, certain=certain):
+        elif event.kind == "refused":
+            self._refused(step, row, event)
+        elif self._verdict(row, tries, certain=certain) == "dead":
             self._give_up(step, row, event.msg)
         else:
-            wait_s = backoff.delay_s(tries, jitter=event.jitter, hint_s=event.retry_after_s)
-            words = event.msg if certain else f"may have arrived: {event.msg}"
-            self._retry(step, row, wait_s, words)
-        self.wake(step, row)
-        lost = row.kind == "post" and row.id not in self._state.deliveries
-        return row.ask_id if lost else None
+            self._again(step, row, tries, event)
+        self._pump(step, row.target)
+        return self._lost
 
     def wake_target(self, step: Step, target: str) -> None:
         """Try again now what waits for *target*: it is back."""
-        for key, lane in list(self._state.lanes.get(target, {}).items()):
-            first = self._state.deliveries[next(iter(lane))]
-            if first.state == "retry":
-                self._state.deliveries[first.id] = replaced(
-                    first, state="queued", not_before_ms=0
-                )
-            self._advance(step, target, key)
+        for row in self.rows(self._queues.firsts(target)):
+            if row.state in {"retry", "uncertain"}:
+                self.ready(row)
+        self.sweep(step, target)
+        self._pump(step, target)
 
     def due(self, step: Step, delivery: int) -> None:
         """The wait of a delivery is over."""
-        row = self._state.deliveries[delivery]
-        self._state.deliveries[delivery] = replaced(row, state="queued", not_before_ms=0)
-        self.wake(step, row)
+        row = self.ready(self._state.deliveries[delivery])
+        self._pump(step, row.target)
+
+    def gate_due(self, step: Step, scope: str) -> None:
+        """A channel takes calls again."""
+        self._pump(step, gates.channel_of(scope))
+
+    def hold_back(self, channel: str) -> None:
+        """Post nothing on a channel until `let_go`: it has first to be heard."""
+        self._state.held_back[channel] = None
+
+    def let_go(self, step: Step, channel: str) -> None:
+        """Post what waited while the channel was only listened to."""
+        self._state.held_back.pop(channel, None)
+        self.sweep(step, channel)
+        self._pump(step, channel)
+
+    def sweep(self, step: Step, channel: str) -> int:
+        """Drop what has become too old on a channel, and return how much that was."""
+        old = [
+            row
+            for row in self.rows(self._queues.of_target(channel))
+            if row.state in WAITING and is_stale(row, step.at.wall_ms)
+        ]
+        for row in old:
+            self.finish(step, replaced(row, state="done", error=_TOO_OLD))
+        live = self._state.channels.get(channel)
+        if live is not None:
+            live.too_old += len(old)
+        return len(old)
+
+    def again_by_hand(self, step: Step, row: DeliveryRow) -> None:
+        """Try once more what was given up."""
+        self._state.dead.pop(row.id, None)
+        row = replaced(row, state="queued", not_before_ms=0, attempt=min(row.attempt, 1))
+        self.enlist(row)
+        step.write(row)
+        self._pump(step, row.target)
 
     def resume(self, step: Step) -> None:
         """At start: what was on its way when the hub ended goes again, or is uncertain."""
-        for target, until_ms in self._state.gates.items():
-            left_s = max(0.0, (until_ms - step.at.wall_ms) / 1000)
-            self._state.gate_due[target] = step.at.boot_s + left_s
+        gates.resume(step, self._state)
+        rows = list(self._state.deliveries.values())
+        # A thread is opened before all that is to go there, whenever that was decided.
+        for row in sorted(rows, key=lambda row: row.kind != "open"):
+            self.enlist(row)
         for row in list(self._state.deliveries.values()):
-            self._enlist(row)
             if row.kind == "reply" and not row.body:
                 # A secret's bytes are not kept; its session asks again if it still waits.
                 self.drop(step, row)
-        for row in list(self._state.deliveries.values()):
-            if row.state == "sending":
+            elif row.state == "sending":
                 self._resume_sending(step, row)
             elif row.state != "queued":
                 self._set_timer(step, row, (row.not_before_ms - step.at.wall_ms) / 1000)
-        for target, lanes in list(self._state.lanes.items()):
-            for key in list(lanes):
-                self._advance(step, target, key)
+        for channel in self._state.infos:
+            self.sweep(step, channel)
+        for target in list(self._state.lanes):
+            self._pump(step, target)
 
     def _resume_sending(self, step: Step, row: DeliveryRow) -> None:
         if self._is_over(row):
-            self._finish(step, replaced(row, state="done", error=_NOT_NEEDED))
-        elif self._is_hopeless(row, 0, certain=False):
-            self._give_up(step, row, "the hub ended while it was sent")
+            self.finish(step, replaced(row, state="done", error=_NOT_NEEDED))
+        elif self._verdict(row, 0, certain=False) == "dead":
+            self._give_up(step, row, _HUB_ENDED)
         else:
-            self._state.deliveries[row.id] = replaced(row, state="queued")
+            trail.uncertain(step, self._state, row, _HUB_ENDED)
+            row = self._marked(replaced(row, state="uncertain", error=_HUB_ENDED))
+            self.save(step, row)
+            self._queues.waits(row)
+            self.ready(row)
+
+    def _again(self, step: Step, row: DeliveryRow, tries: int, event: DeliveryFailed) -> None:
+        wait_s = backoff.delay_s(tries, jitter=event.jitter, hint_s=event.retry_after_s)
+        certain = event.kind in {"not_sent", "throttled", "absent"}
+        if row.attempt and row.kind in {"open", "post", "remind"}:
+            words = event.msg if certain else f"may have arrived: {event.msg}"
+            self.wait(step, self._marked(row), "uncertain", wait_s, words)
+        else:
+            self.wait(step, row, "retry", wait_s, event.msg)
+        if not certain:
+            trail.uncertain(step, self._state, row, event.msg)
+        elif tries == 1:
+            trail.delayed(step, self._state, row, event.msg, wait_s)
+
+    def _verdict(self, row: DeliveryRow, tries: int, *, certain: bool) -> str:
+        info = self._state.infos.get(row.target)
+        live = self._state.live.get(SessionId(row.target))
+        return on_failure(
+            row,
+            tries,
+            certain=certain,
+            repeat=repeat_of(None if info is None else info.capabilities),
+            known=info is not None,
+            attached=live is not None and live.attached,
+        )
+
+    def _refused(self, step: Step, row: DeliveryRow, event: DeliveryFailed) -> None:
+        gone = event.code == THREAD_GONE and row.kind != "open"
+        if not gone or not self._threads.may_reopen(step, row):
+            self._give_up(step, row, event.msg)
+            return
+        self._threads.gone(step, row)
+        if row.kind in {"post", "remind"} and row.ask_id is None:
+            # It is posted in the thread that is opened next.
+            self.ready(replaced(row, attempt=0))
+            step.write(self._state.deliveries[row.id])
+        else:
+            self.finish(step, replaced(row, state="done", error=event.msg[:500]))
+        self.moved(step, row.conversation, row.target)
+
+    def _note_ref(self, step: Step, row: DeliveryRow, ask_id: AskId, ref: str) -> AskId | None:
+        """A card is known as long as anything about it is on its way."""
+        shown = self._state.cards.get(ask_id, {}).get(row.target)
+        if shown is None:
+            return None
+        former = shown.reminder
+        if row.kind == "post":
+            shown = replaced(shown, ref=ref, posted_ms=step.at.wall_ms)
+        elif row.kind == "remind":
+            shown = replaced(shown, reminder=ref)
+        else:
+            return None
+        self._state.cards[ask_id][row.target] = shown
+        step.write(shown)
+        if row.kind == "post":
+            return ask_id
+        if former is not None or ask_id not in self._state.asks:
+            self.delete(step, shown, row.conversation, former or ref)
+        return None
+
+    def delete(self, step: Step, beside: CardRow, conversation: str, ref: str) -> None:
+        """Take a message of a card's thread away again, if the channel can."""
+        info = self._state.infos.get(beside.channel)
+        if info is None or not info.capabilities.deletes:
+            return
+        self.add(
+            step,
+            effect=f"delete:{beside.channel}:{self._state.last_delivery + 1}",
+            kind="delete",
+            lane="outcome",
+            target=beside.channel,
+            place=beside.place,
+            body=b"",
+            ask_id=beside.ask_id,
+            ref=ref,
+            conversation=conversation,
+        )
 
     def _is_over(self, row: DeliveryRow) -> bool:
         """Tell whether nobody wants it any more: a card, a reply or a hold of a closed ask."""
-        return row.kind in {"post", "reply", "hold"} and row.ask_id not in self._state.asks
-
-    def _is_hopeless(self, row: DeliveryRow, tries: int, *, certain: bool) -> bool:
-        match row.kind:
-            case "post" if not certain and not self._harmless(row.target):
-                # Each of them may stand there already; more would be a nuisance.
-                return row.attempt >= MAX_UNCERTAIN
-            case "post" | "edit":
-                if certain and row.target in self._state.infos:
-                    return False
-                return tries >= MAX_TRIES
-            case "reply":
-                # With its key a repeat is safe, and without it nobody is answered.
-                return False
-            case _:
-                live = self._state.live.get(SessionId(row.target))
-                return tries >= MAX_TRIES and live is not None and live.attached
+        if row.ask_id is None or self.may_be_found(row):
+            return False
+        if row.kind == "reply":
+            # Its answer may have been taken back while it was on its way.
+            claim = self._state.claims.get(row.ask_id)
+            if claim is None or not row.effect.startswith(f"reply:{claim.key}:"):
+                return True
+        return (
+            row.kind in {"post", "remind", "reply", "hold"}
+            and row.ask_id not in self._state.asks
+        )
 
     def _give_up(self, step: Step, row: DeliveryRow, error: str) -> None:
-        self._finish(step, replaced(row, state="dead", error=error[:500]))
-        step.audit("delivery_dead", None, target=row.target, kind=row.kind, error=error[:500])
+        row = replaced(row, state="dead", error=error[:500])
+        self.finish(step, row)
+        trail.dead(step, self._state, row, error)
+        if row.kind == "post" and row.ask_id is not None:
+            self._lost.append(row.ask_id)
         if row.kind == "message":
             words = f"A message was not delivered: {error[:500]}."
             step.notice(SessionId(row.target), "warning", words)
+        elif row.kind == "open":
+            for waiting in self.rows(self._queues.of_queue(row)):
+                self._give_up(step, waiting, f"no thread could be opened for it: {error}")
+        if row.kind not in TO_SESSIONS:
+            self._state.dead[row.id] = row
+            while len(self._state.dead) > DEAD_KEPT:
+                self._state.dead.popitem(last=False)
 
-    def _close_gate(self, step: Step, target: str, wait_s: float) -> None:
-        until_ms = step.at.wall_ms + int(wait_s * 1000)
-        self._state.gates[target] = until_ms
-        self._state.gate_due[target] = step.at.boot_s + wait_s
-        step.write(SaveGate(target, until_ms))
+    def _marked(self, row: DeliveryRow) -> DeliveryRow:
+        """Return *row* with a body that says that it may be a repeat, where that is needed."""
+        info = self._state.infos.get(row.target)
+        if info is None or info.capabilities.repeat != "none" or row.kind != "post":
+            return row
+        body = self.remake(row)
+        return row if body is None else replaced(row, body=body)
 
-    def _retry(self, step: Step, row: DeliveryRow, wait_s: float, error: str) -> None:
-        not_before_ms = step.at.wall_ms + int(wait_s * 1000)
-        self.save(
-            step, replaced(row, state="retry", not_before_ms=not_before_ms, error=error[:500])
-        )
-        self._set_timer(step, row, wait_s)
+    def _coalesce(self, step: Step, target: str, conversation: str) -> None:
+        """A newer state of what is being said takes the place of one that waits."""
+        for row in self.rows(self._queues.of_target(target)):
+            same = row.lane == "live" and row.conversation == conversation
+            if same and row.kind == "post" and row.state in WAITING and not row.attempt:
+                self.drop(step, row)
 
-    def _set_timer(self, step: Step, row: DeliveryRow, wait_s: float) -> None:
-        # Within this life the boot clock decides, whatever becomes of the wall clock.
-        due_s = step.at.boot_s + max(0.0, wait_s)
-        self._state.retry_due[row.id] = due_s
-        step.timer(due_s, "delivery", str(row.id))
-
-    def _finish(self, step: Step, row: DeliveryRow) -> None:
-        self._remove(step, row)
-        if row.ask_id is not None:
-            self.forget_cards(row.ask_id)
-
-    def _remove(self, step: Step, row: DeliveryRow) -> None:
+    def _pump(self, step: Step, target: str) -> None:
+        """Let go to a channel or session what may."""
         state = self._state
-        del state.deliveries[row.id]
-        state.tries.pop(row.id, None)
-        state.retry_due.pop(row.id, None)
-        lanes = state.lanes[row.target]
-        key = self._lane_key(row)
-        del lanes[key][row.id]
-        if not lanes[key]:
-            del lanes[key]
-            if not lanes:
-                del state.lanes[row.target]
-        if row.ask_id is not None:
-            of_ask = state.deliveries_of[row.ask_id]
-            del of_ask[row.id]
-            if not of_ask:
-                del state.deliveries_of[row.ask_id]
-        # The bytes have served; keeping them would keep the text.
-        step.write(replaced(row, body=b""))
-
-    def _enlist(self, row: DeliveryRow) -> None:
-        lanes = self._state.lanes.setdefault(row.target, {})
-        lanes.setdefault(self._lane_key(row), {})[row.id] = None
-        if row.ask_id is not None:
-            self._state.deliveries_of.setdefault(row.ask_id, {})[row.id] = None
-
-    def _advance(self, step: Step, target: str, key: str) -> None:
-        """Mark the lane's first delivery as on its way, unless one is, or it has to wait."""
-        while lane := self._state.lanes.get(target, {}).get(key):
-            first = self._state.deliveries[next(iter(lane))]
-            if first.state != "queued":
-                return
-            closed_s = self._state.gate_due.get(target, 0.0) - step.at.boot_s
-            if closed_s > 0:
-                self._retry(step, first, closed_s, "gate closed")
-                return
-            if first.kind == "edit" and first.ask_id is not None:
-                shown = self._state.cards.get(first.ask_id, {}).get(target)
-                if shown is None or shown.ref is None:
-                    # The post of this card was given up: there is nothing to edit.
-                    self._finish(step, replaced(first, state="done", error="no card to edit"))
-                    continue
-                first = replaced(first, ref=shown.ref)
-            sending = replaced(first, state="sending", attempt=first.attempt + 1)
-            self._state.retry_due.pop(first.id, None)
-            self.save(step, sending)
-            step.release(Send(sending))
+        if target in state.held_back or gates.is_closed(step, state, target):
             return
+        while (row := self._queues.next(target)) is not None:
+            if is_stale(row, step.at.wall_ms):
+                self.finish(step, replaced(row, state="done", error=_TOO_OLD))
+                continue
+            if self._threads.needs_opening(row):
+                opening = self._threads.opening(step, row, self.number())
+                self._state.deliveries[opening.id] = opening
+                self._queues.put_first(opening)
+                step.write(opening)
+                continue
+            self._go(step, self._threads.addressed(row))
 
-    def _lane_key(self, row: DeliveryRow) -> str:
-        # Where cards stand side by side (a page), order matters within one card only, and a
-        # slow one must not hold up the others. In a chat the conversation is the lane.
-        beside = row.ask_id if row.place and self._harmless(row.target) else ""
-        return f"{row.target}\0{row.place}\0{beside}"
-
-    def _harmless(self, target: str) -> bool:
-        info = self._state.infos.get(target)
-        return info is None or info.capabilities.repeat == "harmless"
+    def _go(self, step: Step, row: DeliveryRow) -> None:
+        ask = self._state.asks.get(row.ask_id) if row.ask_id is not None else None
+        if row.kind in {"post", "remind"} and ask is not None and is_overdue(step, ask):
+            # It ends as soon as nobody's earlier answer can come any more.
+            self.wait(step, row, "retry", OVERDUE_LOOK_S, "its time is over")
+            return
+        closed_s = gates.left_s(step, self._state, gates.scope_of(row.target, row.place))
+        if row.place and closed_s > 0:
+            self.wait(step, row, "retry", closed_s, "gate closed")
+            return
+        if row.kind == "edit" and row.ask_id is not None:
+            shown = self._state.cards.get(row.ask_id, {}).get(row.target)
+            copies = self._state.copies.get(row.ask_id, {}).get(row.target, ())
+            ref = row.ref if shown is None or row.ref in copies else shown.ref
+            if ref is None:
+                # The post of this card was given up: there is nothing to edit.
+                self.finish(step, replaced(row, state="done", error="no card to edit"))
+                return
+            row = replaced(row, ref=ref)
+        if row.kind == "post" and row.ask_id is not None:
+            # Before it is sent: a tap on it may come before we hear that it is there.
+            shown = self._state.cards.get(row.ask_id, {}).get(row.target)
+            if shown is not None and shown.place != row.place:
+                shown = self._threads.placed(step, shown, row.place)
+                self._state.cards[row.ask_id][row.target] = shown
+                step.write(shown)
+        find: Find = "no"
+        if self.may_be_found(row):
+            find = "first" if row.ask_id is None or row.ask_id in self._state.asks else "only"
+        sending = replaced(row, state="sending", attempt=row.attempt + 1)
+        self._state.retry_due.pop(row.id, None)
+        self.save(step, sending)
+        self._queues.went(sending)
+        step.release(Send(sending, find))

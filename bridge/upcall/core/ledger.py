@@ -8,18 +8,25 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from upcall.core import trail
 from upcall.core.asks import frame_of, wire_answer
+from upcall.core.merging import Merging, merged_with
 from upcall.core.outbox import Outbox
 from upcall.core.policy import refused_words
+from upcall.core.presses import retire
+from upcall.core.quotas import Quotas
+from upcall.core.redacting import mask_of, shown_ask, shown_receipt
+from upcall.core.reminders import Courses
 from upcall.core.render import (
     LOST_WORDS,
     claimed_by,
+    gone_unknown_words,
     gone_words,
     late_code,
     late_words,
     refused_note,
 )
-from upcall.core.state import CLOSED_KEPT, INBOUND_KEPT, HubState, Process, Step
+from upcall.core.state import CLOSED_KEPT, INBOUND_KEPT, HubState, Process, Step, is_overdue
 from upcall.model.ask import AnsweredBy, AskResult, AskState, Outcome, Selection
 from upcall.model.effects import (
     Acknowledge,
@@ -70,20 +77,35 @@ def plain(value: Any) -> Any:
 class Ledger:
     """Moves asks along their life."""
 
-    def __init__(self, state: HubState, outbox: Outbox) -> None:
+    def __init__(
+        self, state: HubState, outbox: Outbox, courses: Courses, merging: Merging
+    ) -> None:
         self._state = state
         self._outbox = outbox
+        self._courses = courses
+        self._merging = merging
+        self._quotas = Quotas(state)
 
     def open(self, step: Step, row: AskRow) -> None:
-        """Track a new ask and show it everywhere."""
+        """Track a new ask and show it where its rules say."""
+        row = self._merging.join(self._quotas.counted(step, row))
+        row = self._courses.begin(step, row)
         self._keep(step, row)
         self._state.by_action[row.session_id, row.action_id] = row.ask_id
         self._state.by_session.setdefault(row.session_id, {})[row.ask_id] = None
         if row.key is not None:
             self._state.remember_key(row.key, row.ask_id)
         self._set_timer(step, row)
-        step.audit("raised", row, ask_class=row.spec.ask_class, revision=row.revision)
-        self._outbox.show(step, row)
+        session = self._state.session(row.session_id)
+        step.audit(
+            "raised",
+            row,
+            ask_class=row.spec.ask_class,
+            revision=row.revision,
+            pid=(session.asker_pid or session.pid or None) if session is not None else None,
+        )
+        self._courses.look(step, row.ask_id)
+        self._merging.joined(step, row)
         if self._state.is_hosted(row.session_id):
             step.release(ToClients(row.session_id, action_of(row)))
         step.change()
@@ -104,6 +126,8 @@ class Ledger:
             channel=claim.channel,
             declined=claim.declined,
             detail=claimed_by(claim).detail or None,
+            inbound=claim.inbound,
+            **trail.answer_facts(row, claim.selection),
         )
         if not row.handed_over:
             # Of a handed-over ask the end is decided in this same step.
@@ -128,8 +152,15 @@ class Ledger:
         step.notice(row.session_id, "security", refused_words(row, detail, code, count))
         self._outbox.redraw(step, row)
 
-    def reopen(self, step: Step, row: AskRow, code: str, note: str) -> AskRow:
-        """The program did not take the answer and still waits for one."""
+    def reopen(
+        self, step: Step, row: AskRow, code: str, note: str, *, keeps_votes: bool = False
+    ) -> AskRow:
+        """The program did not take the answer and still waits for one.
+
+        The votes that led to it have been used up, unless the answer was taken back.
+        """
+        for vote in () if keeps_votes else self._state.votes.pop(row.ask_id, {}).values():
+            step.write(replaced(vote, live=False))
         row = replaced(row, state=NEXT[row.state]["reopen"], note=note)
         self._state.claims.pop(row.ask_id, None)
         self._state.won.pop(row.ask_id, None)
@@ -142,6 +173,8 @@ class Ledger:
         self._outbox.redraw(step, row)
         result = result_of(row, step.at.wall_ms)
         self._settle(step, row, Receipt(ok=False, code=code, msg=note, result=result))
+        row = self._merging.reopened(step, row)
+        self._courses.look(step, row.ask_id)
         step.change()
         return row
 
@@ -171,15 +204,22 @@ class Ledger:
         self._state.claims.pop(row.ask_id, None)
         self._state.refusals.pop(row.ask_id, None)
         self._state.heard.pop(row.ask_id, None)
+        self._courses.forget(row.ask_id)
         self._state.secrets.pop(row.ask_id, None)
         self._state.asks.pop(row.ask_id, None)
+        self._state.forget_shown(row.ask_id)
         self._remember(row)
         step.write(row)
         if claim is not None:
             step.write(EndClaim(row.ask_id))
         if self._state.tokens_of.get(row.ask_id):
-            step.write(DropTokens(row.ask_id))
+            step.write(DropTokens(row.ask_id, step.at.wall_ms))
+        retire(step, self._state, row.ask_id)
         self._outbox.close(step, row)
+        self._quotas.left(row)
+        for vote in self._state.votes.pop(row.ask_id, {}).values():
+            step.write(replaced(vote, live=False))
+        self._state.taken_back.pop(row.ask_id, None)
         step.audit(
             "closed",
             row,
@@ -188,7 +228,10 @@ class Ledger:
             operator=by.name if by else None,
             channel=by.channel if by else None,
             detail=by.detail if by else None,
+            **trail.answer_facts(row, answer),
         )
+        if by is not None:
+            self._state.answers[by.channel] = self._state.answers.get(by.channel, 0) + 1
         if self._state.is_hosted(row.session_id):
             step.release(ToClients(row.session_id, resolved_of(row)))
         self._tell_waiters(step, row)
@@ -197,6 +240,7 @@ class Ledger:
             self._state.won.pop(row.ask_id, None)
         self._settle(step, row, self._late_receipt(step, row, won=won))
         self._forget(row)
+        self._merging.closed(step, row)
         self.end_session_if_done(step, row.session_id)
         step.change()
         return row
@@ -218,15 +262,27 @@ class Ledger:
         row = replaced(row, note=RESTORED_AGAIN)
         self._keep(step, row)
         step.audit("asked_again", row, revision=row.revision)
-        self._outbox.show(step, row)
+        self._courses.look(step, row.ask_id)
         if self._state.is_hosted(row.session_id):
             step.release(ToClients(row.session_id, action_of(row)))
         step.change()
         return row
 
+    def reroute(self, step: Step, session_id: SessionId) -> None:
+        """A session says something else of itself: its asks may belong elsewhere too."""
+        for row in self._state.asks_of(session_id):
+            self._courses.look(step, row.ask_id)
+
     def unreachable(self, step: Step, row: AskRow) -> None:
         """The program is gone without an answer."""
-        note = gone_words(row, step.at.wall_ms, self._state.settings.zone)
+        if is_overdue(step, row):
+            # That came first, and is what the program itself was told.
+            self.close(step, row, "timed_out", resolved_by="timeout")
+            return
+        at_ms, zone = step.at.wall_ms, self._state.settings.zone
+        note = gone_words(row, at_ms, zone)
+        if row.state == "claimed" and self._outbox.may_have_replied(row):
+            note = gone_unknown_words(at_ms, zone)
         self.close(step, row, "unreachable", resolved_by="local", note=note)
 
     def hold(self, step: Step, row: AskRow, hold: bool) -> AskRow:
@@ -246,13 +302,17 @@ class Ledger:
             self._set_timer(step, row)
         else:
             return row
+        row = self._courses.held(step, row, hold=hold)
         self._keep(step, row)
+        self._courses.look(step, row.ask_id)
         step.audit("held" if hold else "resumed", row)
         self._outbox.redraw(step, row)
         step.release(ToClients(row.session_id, action_of(row)))
         fields = {"held": row.held_s is not None, "deadline_ms": row.deadline_ms}
         for waiter in self._state.waiters.get(row.ask_id, ()):
             step.release(ToWaiter(waiter, "held", fields))
+        for other in merged_with(self._state, row.ask_id):
+            self.hold(step, other, hold)
         step.change()
         return row
 
@@ -283,8 +343,11 @@ class Ledger:
     def note_held(self, step: Step, row: AskRow, frame: ActionNeeded) -> None:
         """A session of its own says that its ask's clock was stopped or started."""
         deadline_ms = None if frame.held else frame.deadline_at
+        if (row.held_s is not None) != frame.held:
+            row = self._courses.held(step, row, hold=frame.held)
         row = replaced(row, held_s=0.0 if frame.held else None, deadline_ms=deadline_ms)
         self._keep(step, row)
+        self._courses.look(step, row.ask_id)
         self._outbox.redraw(step, row)
         step.change()
 
@@ -327,6 +390,8 @@ class Ledger:
             answered_by=claimed_by(claim),
             waited_s=max(0, step.at.wall_ms - row.raised_ms) / 1000,
         )
+        if not self._state.offered.intersection(self.attached(row.ask_id)):
+            step.audit("sent", row)
         self._state.offered.add(waiter)
         step.release(ToWaiter(waiter, "ended", {"result": plain(result)}))
 
@@ -363,6 +428,7 @@ class Ledger:
         del self._state.idle_due[conversation]
         for row in self._state.conversations.pop(conversation, {}).values():
             step.write(replaced(row, state="closed"))
+            self._state.keep_former(row.key, row.channel, row.place)
 
     def _set_timer(self, step: Step, row: AskRow) -> None:
         if row.deadline_boot_s is not None:
@@ -400,14 +466,15 @@ class Ledger:
                 step.release(ToWaiter(waiter, "ended", fields))
 
     def _settle(self, step: Step, row: AskRow, receipt: Receipt) -> None:
+        shown = shown_receipt(receipt, mask_of(self._state, row))
         for receipt_id in self._state.receipts_waiting.pop(row.ask_id, ()):
-            step.release(Acknowledge(receipt_id, receipt))
+            step.release(Acknowledge(receipt_id, shown))
 
     def _late_receipt(self, step: Step, row: AskRow, *, won: bool) -> Receipt:
         result = result_of(row, step.at.wall_ms)
         if won:
             return Receipt(ok=True, result=result)
-        msg = late_words(row, step.at.wall_ms)
+        msg = late_words(shown_ask(self._state, row), step.at.wall_ms)
         return Receipt(ok=False, code=late_code(row), msg=msg, result=result)
 
 

@@ -8,22 +8,29 @@ from typing import Final
 
 import msgspec
 
+from upcall.core.adopting import adopted
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of, spec_of, wire_answer
+from upcall.core.content import Content
 from upcall.core.ledger import Ledger
 from upcall.core.outbox import Outbox
+from upcall.core.quotas import Quotas
+from upcall.core.redacting import stream_text
 from upcall.core.render import CHANGED, claimed_by
 from upcall.core.state import HubState, SessionLive, Step
 from upcall.model import frames
 from upcall.model.ask import SECRET, AnsweredBy, Selection
 from upcall.model.events import FrameIn, LinkDown, LinkSynced, LinkUp
 from upcall.model.ids import AskId, SessionId, ask_id_in, new_ask_id
-from upcall.model.rows import RESTORED_ASKING, AskRow, SessionRow, bare_revision
+from upcall.model.rows import RESTORED_ASKING, AskRow, ClaimRow, SessionRow, bare_revision
 from upcall.model.struct import replaced
+from upcall.model.tags import sendable_tags
 from upcall.model.text import one_line
 
 PARALLEL: Final = "parallel_asks_v1"
 OUTCOMES: Final = "outcomes_v1"
 PEER_SYNC_S: Final = 2.0
+SAID_CHARS: Final = 512
+FACT_CHARS: Final = 1000
 ENDED_AWAY: Final = "ended while the hub was away"
 _ENDPOINT: Final = AnsweredBy(None, "endpoint")
 _REJECTED: Final = {
@@ -36,10 +43,14 @@ _REJECTED: Final = {
 class Sessions:
     """What links bring in."""
 
-    def __init__(self, state: HubState, ledger: Ledger, outbox: Outbox) -> None:
+    def __init__(
+        self, state: HubState, ledger: Ledger, outbox: Outbox, content: Content
+    ) -> None:
         self._state = state
         self._ledger = ledger
         self._outbox = outbox
+        self._content = content
+        self._quotas = Quotas(state)
 
     def up(self, step: Step, event: LinkUp) -> None:
         """The hub is attached; what the session still waits for comes next."""
@@ -65,7 +76,9 @@ class Sessions:
             started_ms=known.started_ms if known else step.at.wall_ms,
         )
         self._state.enter(row)
-        live = SessionLive(attached=True, capabilities=capabilities, syncing=True)
+        live = SessionLive(
+            attached=True, capabilities=capabilities, syncing=True, ttys=event.ttys
+        )
         self._state.live[event.session_id] = live
         step.write(row)
         step.change()
@@ -112,7 +125,8 @@ class Sessions:
         match event.frame:
             case frames.ActionNeeded(kind="idle", summary=summary):
                 live.activity = "idle"
-                step.notice(session_id, "idle", summary or "waiting for you")
+                notice = step.notice(session_id, "idle", summary or "waiting for you")
+                self._content.waits(step, self._state.sessions[session_id], notice)
             case frames.ActionNeeded(kind=kind, question=question) as ask if (
                 kind == "ask" or question is not None
             ):
@@ -129,6 +143,7 @@ class Sessions:
                     branch=identity.branch,
                     # The machine is not its word to give: it came over loopback.
                     title=identity.title,
+                    tags=sendable_tags(identity.said_tags),
                 )
             case frames.SessionReady() as ready:
                 self._identify(
@@ -143,18 +158,29 @@ class Sessions:
                     self._identify(step, session_id, cwd=context.cwd)
                 step.change()
             case frames.TurnStream() as turn:
-                live.last_text = turn.text[-4000:]
-                if turn.phase == "finalized" and turn.text.strip(" .…\n"):
-                    step.notice(session_id, "text", turn.text)
+                kept = turn.phase == "finalized"
+                if not self._quotas.may_say(step, session_id, len(turn.text), kept=kept):
+                    return
+                said = self._said(live, session_id, turn)
+                live.last_text = said[-4000:]
+                session = self._state.sessions[session_id]
+                if turn.phase == "live":
+                    self._content.goes_on(step, session, text=said)
+                elif turn.text.strip(" .…\n"):
+                    notice = step.notice(session_id, "text", said)
+                    self._content.said(step, session, notice, said)
                 step.change()
             case frames.Activity(state=state):
                 live.activity = one_line(state, 20)
                 step.change()
             case frames.ToolActivity(tool_name=name, phase=phase):
-                live.activity = one_line(f"{name} {phase}", 60)
+                words = self._state.shown_text(session_id, f"{name} {phase}")
+                live.activity = one_line(words, 60)
+                session = self._state.sessions[session_id]
+                self._content.goes_on(step, session, activity=live.activity)
                 step.change()
             case frames.ReasoningSummary(text=text):
-                live.activity = one_line(text, 120)
+                live.activity = one_line(self._state.shown_text(session_id, text), 120)
                 step.change()
             case frames.ImageAttachment() as image:
                 step.notice(
@@ -188,6 +214,19 @@ class Sessions:
                 self.down(step, LinkDown(at=event.at, session_id=session_id, gone=True))
             case _:
                 step.log("frame_ignored", session=session_id, frame=type(event.frame).__name__)
+
+    def _said(self, live: SessionLive, session_id: SessionId, turn: frames.TurnStream) -> str:
+        """Return what the session says as it may be shown, seen with what it said before."""
+        again = turn.message_ref is not None and turn.message_ref == live.said_ref
+        before = "" if again else live.said
+        live.said, live.said_ref = (before + turn.text)[-SAID_CHARS:], turn.message_ref
+        return stream_text(
+            self._state,
+            self._state.sessions[session_id],
+            before,
+            turn.text,
+            goes_on=turn.phase == "live",
+        )
 
     def claimed(self, step: Step, row: AskRow) -> None:
         """An answer was claimed: pass it on, by exact label wherever that is unique."""
@@ -244,6 +283,22 @@ class Sessions:
             self._ledger.close(step, known, "superseded", resolved_by="local", note=CHANGED)
         if PARALLEL not in live.capabilities:
             self._supersede_others(step, session_id)
+        moved = adopted(
+            step, self._state, self._ledger, self._outbox, session_id, frame, revision
+        )
+        if moved is not None:
+            if live.syncing:
+                live.presented.add(moved.ask_id)
+            if moved.state == "claimed":
+                # Nobody took it from the hub's socket.
+                self.claimed(step, moved)
+            return
+        full = self._quotas.full(session_id)
+        if full is not None:
+            # It cannot be told over the wire; people can.
+            words = f"A question was left out: {full}"
+            self._quotas.tell_words(step, session_id, "asks", words)
+            return
         ask_id = self._free_id(step, event, frame)
         at = step.at
         deadline_ms = None if frame.held else frame.deadline_at
@@ -313,14 +368,11 @@ class Sessions:
             return
         selection = _selection(row, frame)
         claim = self._state.claims.get(row.ask_id)
-        ours = (
-            claim is not None
-            and frame.resolved_by == "client"
-            and (
-                (frame.how == "declined" and claim.declined)
-                or (frame.how == "answered" and selection == claim.selection)
-            )
-        )
+        back = self._state.taken_back.get(row.ask_id)
+        ours = _is_of(claim, frame, selection)
+        if not ours and _is_of(back, frame, selection):
+            # It had the answer before it was taken back; what happened is told as it was.
+            claim, ours = back, True
         by: AnsweredBy | None = None
         if frame.how in {"answered", "declined"}:
             # Whom the session names is its word alone; the hub knows of no person.
@@ -361,18 +413,38 @@ class Sessions:
                 words = _REJECTED.get(reason, "The program refused this answer.")
                 self._ledger.reopen(step, row, one_line(reason, 40), words)
 
-    def _identify(self, step: Step, session_id: SessionId, **facts: str | None) -> None:
+    def _identify(
+        self, step: Step, session_id: SessionId, **facts: str | tuple[str, ...] | None
+    ) -> None:
         row = self._state.sessions[session_id]
-        changed = {
-            name: value[:1000]
+        # What is too long is cut after it was masked, or half a credential could stay.
+        said = {
+            name: self._state.shown_text(session_id, value)[:FACT_CHARS]
+            if isinstance(value, str) and len(value) > FACT_CHARS
+            else value
             for name, value in facts.items()
-            if value and getattr(row, name) != value[:1000]
+        }
+        changed = {
+            name: value for name, value in said.items() if value and getattr(row, name) != value
         }
         if changed:
             row = replaced(row, **changed)
             self._state.sessions[session_id] = row
             step.write(row)
+            # Other routes may fit now.
+            self._ledger.reroute(step, session_id)
             step.change()
+
+
+def _is_of(
+    claim: ClaimRow | None, frame: frames.ActionResolved, selection: Selection | None
+) -> bool:
+    """Tell whether a session says that *claim* is what its ask ended with."""
+    if claim is None or frame.resolved_by != "client":
+        return False
+    if frame.how == "declined":
+        return claim.declined
+    return frame.how == "answered" and selection == claim.selection
 
 
 def _selection(row: AskRow, frame: frames.ActionResolved) -> Selection | None:

@@ -1,9 +1,9 @@
 """Which processes count as the program that asked, so that none of them answers itself.
 
-The asking process is often only a messenger: a program runs a hook, a shell runs
-`upcall confirm`. So what started it counts as well, up through shells and programs that
-only run another one. The person's own shell, terminals and service managers are where
-everything of that person starts; they never count.
+The asking process is often only a messenger: a program runs a hook, in whatever language, and
+that runs `upcall confirm`. So what started it counts as well, up to where a person begins: a
+shell that somebody types into, what gives a session its terminal, a service manager. Those
+are where everything of that person starts; they never count.
 
 All of this is what the kernel says when the ask is raised. A program that takes pains (a
 service manager, a terminal of its own) gets around it.
@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from upcall_discovery import liveness, paths
 from upcall_discovery.liveness import ProcessIdentity
 
-_MAX_CHAIN: Final = 16
+_MAX_CHAIN: Final = 64
 
 
 def _names(words: str) -> frozenset[str]:
@@ -26,12 +26,6 @@ def _names(words: str) -> frozenset[str]:
 _ShellUse: TypeAlias = Literal["command", "script", "input", "person"]
 
 _SHELLS: Final = _names("sh bash rbash dash ash zsh ksh mksh lksh yash fish busybox tcsh csh")
-# They run another program as they are told, and ask nothing themselves.
-_RUNNERS: Final = _names(
-    "env timeout nice ionice chrt taskset nohup setsid script stdbuf time xargs find parallel"
-    " flock watch strace ltrace unshare setpriv prlimit dbus-run-session xvfb-run direnv uv"
-    " uvx make gmake bmake ninja just"
-)
 # Where programs of many kinds start, a person's terminals among them.
 _STARTERS: Final = _names(
     "systemd init launchd cron crond atd anacron runit runsv runsvdir s6-svscan s6-supervise"
@@ -47,6 +41,11 @@ _TERMINALS: Final = _names(
     " footclient kitty alacritty wezterm-gui wezterm ghostty contour terminal iterm2 code"
     " codium cursor electron ttyd emacs vim nvim"
 )
+# Where root installs programs: as root, every file is the asking program's to make.
+_SYSTEM_FOLDERS: Final = (
+    "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt/", "/nix/store/", "/snap/",
+    "/System/", "/Applications/", "/Library/", "/run/current-system/",
+)  # fmt: skip
 _VERSION: Final = re.compile(r"[-.0-9]+$")
 # Options of shells whose value is the next argument.
 _WITH_VALUE: Final = frozenset({"--rcfile", "--init-file", "--init-command"})
@@ -67,24 +66,22 @@ def asking_chain(pid: int, state_dir: str) -> tuple[ProcessIdentity, ...]:
     if own is None:
         return ()
     uid = liveness.uid_of(pid)
-    chain = [own]
+    chain, counted = [own], 1
     here = pid
     while len(chain) < _MAX_CHAIN:
         above = liveness.parent_of(here)
         identity = liveness.identify(above) if above is not None and above > 1 else None
         if above is None or identity is None or liveness.uid_of(above) != uid:
             break
-        name = _name_of(above)
-        if name in _STARTERS or (name in _TERMINALS and _leads_terminal(here)):
-            break
-        use = _shell_use(above) if name in _SHELLS else None
-        if use == "person" or _has_other_home(above, state_dir):
+        if _begins_a_person(above, here):
             break
         chain.append(identity)
-        if use is None and name not in _RUNNERS:
-            break
+        if not _has_other_home(above, state_dir):
+            # What is between it and the asker counts whatever its own state folder is: a
+            # program may give it any.
+            counted = len(chain)
         here = above
-    return tuple(chain)
+    return tuple(chain[:counted])
 
 
 def is_cut_off(pid: int, line: list[ProcessIdentity]) -> bool:
@@ -100,6 +97,33 @@ def is_cut_off(pid: int, line: list[ProcessIdentity]) -> bool:
     leader = liveness.session_leader_of(pid)
     # A leader outside of the hub's own pid namespace has the number 0.
     return bool(leader) and all(process.pid != leader for process in line)
+
+
+def _begins_a_person(above: int, here: int) -> bool:
+    """Tell whether *above*, which started *here*, starts whatever a person wants."""
+    name = _name_of(above)
+    if name in _SHELLS:
+        return _shell_use(above) == "person"
+    if name in _STARTERS or (name in _TERMINALS and _leads_terminal(here)):
+        return _is_of_the_system(above)
+    return False
+
+
+def _is_of_the_system(pid: int) -> bool:
+    """Tell whether a program's file is none that the asking program could have made itself.
+
+    Its name alone is anybody's choice.
+    """
+    path = liveness.program_file_of(pid)
+    if not path:
+        # Not to be seen: it belongs to somebody else, or is part of the kernel.
+        return True
+    if os.getuid() == 0:
+        return path.startswith(_SYSTEM_FOLDERS)
+    try:
+        return os.stat(path).st_uid == 0
+    except OSError:
+        return False
 
 
 def _name_of(pid: int) -> str:

@@ -10,14 +10,19 @@ import msgspec
 from upcall.clock import Clock
 from upcall.core.kernel import Kernel
 from upcall.core.ledger import plain, result_of
+from upcall.core.redact import mask
 from upcall.core.render import CHANGED, late_code, late_words
+from upcall.hub.letters import Letters
+from upcall.hub.policies import Policies
+from upcall.hub.redaction import Redactions
+from upcall.hub.rights import Rights
 from upcall.hub.store.db import Store
 from upcall.hub.store.erase import Forgotten, Wanted
 from upcall.hub.store.files import copies
 from upcall.hub.view import with_sessions
 from upcall.model.errors import HubError, UpcallError, UsageError
 from upcall.model.ids import AskId
-from upcall.model.platform import Answered, Inbound, Receipt, SignsIn, Who
+from upcall.model.platform import Answered, Inbound, Receipt, SessionRuled, SignsIn, Who
 from upcall.model.rows import AskRow
 from upcall.model.text import one_line, visible
 from upcall.model.views import RefusedRecord, RootView
@@ -47,6 +52,26 @@ class Hub(Protocol):
     @property
     def clock(self) -> Clock:
         """Time."""
+        ...
+
+    @property
+    def policies(self) -> Policies:
+        """The policy in force, and what people chose for conversations."""
+        ...
+
+    @property
+    def redactions(self) -> Redactions:
+        """What people chose for conversations."""
+        ...
+
+    @property
+    def letters(self) -> Letters:
+        """The outbox as people see it."""
+        ...
+
+    @property
+    def rights(self) -> Rights:
+        """The lock, and who may act."""
         ...
 
     async def put(self, channel: str, inbound: Inbound) -> Receipt:
@@ -81,8 +106,8 @@ class Hub(Protocol):
         """Read the configuration again."""
         ...
 
-    def ask_to_stop(self, reason: str) -> None:
-        """End the hub when nothing is on its way."""
+    def ask_to_stop(self, reason: str, *, stays_down: bool = False) -> None:
+        """End the hub when nothing is on its way; `stays_down`: until one is wanted anew."""
         ...
 
     def begin_anew(self, reason: str) -> bool:
@@ -112,13 +137,27 @@ class Controls:
             case "asks":
                 return await self._asks(request)
             case "sessions":
+                if request.get("rule"):
+                    await self._rule(request, who)
                 return self._sessions(request)
             case "login":
                 return await self._login(request)
             case "roots":
                 return await self._roots(request)
+            case "lock" | "unlock" | "operators":
+                return await self._hub.rights.do(op, request, who)
+            case "explain":
+                return self._hub.policies.explain(request)
+            case "verbosity":
+                conversation = await self._conversation(request["session"])
+                return await self._hub.policies.verbosity(conversation, request.get("level"))
+            case "redact":
+                conversation = await self._conversation(request["session"])
+                return await self._hub.redactions.do(conversation, request, who)
             case "forget":
                 return await self._forget(request)
+            case "outbox" | "outbox_retry" | "outbox_drop":
+                return await self._hub.letters.do(op, request)
             case "status":
                 return self._hub.status()
             case "reload":
@@ -140,8 +179,8 @@ class Controls:
         if not rows:
             raise ControlRefused(
                 "unknown_ask",
-                f"no ask {one_line(text)!r} is known",
-                recover="upcall asks lists them",
+                f"there is no question {one_line(text)!r}",
+                recover="an id, or at least its first 4 characters; see: upcall asks --all",
             )
         open_rows = [row for row in rows if row.state != "closed"]
         if len(rows) > 1 and len(open_rows) == 1 and not _may_have_drifted(open_rows[0], rows):
@@ -172,20 +211,22 @@ class Controls:
             typed=values or None,
             decline=bool(request.get("decline")),
             hold=request.get("hold"),
+            withdraw=bool(request.get("withdraw")),
         )
         if row.state == "closed" and self._hub.kernel.find(row.ask_id) is None:
             now_ms = self._hub.clock.wall_ms()
             raise ControlRefused(
                 late_code(row),
-                late_words(row, now_ms),
-                result=plain(result_of(row, now_ms)),
+                late_words(self._hub.kernel.shown(row), now_ms),
+                result=plain(result_of(self._hub.kernel.shown(row), now_ms)),
             )
         try:
             async with self._hub.clock.timeout(CONFIRM_S):
                 receipt = await self._hub.put("terminal", act)
         except TimeoutError:
             now = self._hub.kernel.find(row.ask_id) or row
-            result = plain(result_of(now, self._hub.clock.wall_ms()))
+            shown = self._hub.kernel.shown(now)
+            result = plain(result_of(shown, self._hub.clock.wall_ms()))
             if now.state != "closed":
                 result["reason"] = "claimed, waiting for the program"
             return {"result": result}
@@ -194,12 +235,14 @@ class Controls:
             raise ControlRefused(
                 receipt.code, receipt.msg, recover=receipt.recover, result=result
             )
-        return {"result": result}
+        # A vote decides nothing by itself; what is missing is said in words.
+        more = {"code": receipt.code, "msg": receipt.msg} if receipt.msg else {}
+        return {"result": result, **more}
 
     async def _asks(self, request: dict[str, Any]) -> dict[str, Any]:
         state, limit = request.get("state", "open"), int(request.get("limit", 100))
         kernel = self._hub.kernel
-        views = {row.ask_id: kernel.view(row) for row in kernel.open_rows()}
+        views = {AskId(view.id): view for view in kernel.open_asks()}
         if state == "open":
             return {"asks": [plain(view) for view in list(views.values())[:limit]]}
         rows = await self._hub.store.closed_asks(None, limit)
@@ -212,11 +255,26 @@ class Controls:
         listed |= {AskId(view.id): view for view in closed if view.id not in listed}
         return {"asks": [plain(view) for view in list(listed.values())[:limit]]}
 
+    async def _rule(self, request: dict[str, Any], who: Who) -> None:
+        act = SessionRuled(
+            key=f"local-{secrets.token_hex(12)}",
+            who=who,
+            session_id=str(request.get("session") or ""),
+            rule=request["rule"],
+        )
+        receipt = await self._hub.put("terminal", act)
+        if not receipt.ok:
+            raise ControlRefused(receipt.code, receipt.msg, recover=receipt.recover)
+
     def _sessions(self, request: dict[str, Any]) -> dict[str, Any]:
         views = [plain(view) for view in self._hub.kernel.sessions()]
         fields: dict[str, Any] = {"sessions": views}
         if request.get("all"):
-            fields["refused"] = [plain(record) for record in self._hub.refused_records()]
+            records = self._hub.refused_records()
+            fields["refused"] = [
+                {name: mask(str(value)) for name, value in plain(record).items()}
+                for record in records
+            ]
         return fields
 
     async def _login(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -237,7 +295,7 @@ class Controls:
             again = None  # another installation is newer; the next hub has to be its own
         if again is not None and self._hub.begin_anew(reason):
             return {"again": True}
-        self._hub.ask_to_stop(reason)
+        self._hub.ask_to_stop(reason, stays_down=bool(request.get("stays_down")))
         return {}
 
     async def _forget(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,14 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
 
 from upcall.clock import LocalZone, SystemClock, boot_id
 from upcall.config import Config, load, parse
+from upcall.core.in_force import KEPT_SETTINGS, OWN, with_live
 from upcall.core.kernel import Kernel
 from upcall.core.redact import mask
 from upcall.core.state import ChannelInfo, KernelSettings
@@ -26,6 +27,7 @@ from upcall.hub.lock import HubLock
 from upcall.hub.peer import login_name
 from upcall.hub.plugins import Loaded, load_channels, safe_lower
 from upcall.hub.room import how_to_make_room, is_full
+from upcall.hub.settings import file_mark, kept_of, live_of, read_source
 from upcall.hub.store.db import Guard, Store
 from upcall.hub.store.epoch import machine_id
 from upcall.hub.upgrade import Handover
@@ -109,7 +111,11 @@ def _locked(
 ) -> int:
     log_path = paths.hub_log(state) if detached else None
     open_log(log_path, "info", scrubber)
+    # From before the file is read: what changes meanwhile is seen.
+    mark = file_mark()
     config, problems = _configuration()
+    refused = problems[0] if problems else None
+    problems = []
     named = [config.network.proxy, *(one.options for one in config.channels.values())]
     values = handover.secrets
     values |= taken_from_environment(named)
@@ -126,9 +132,10 @@ def _locked(
     for one in loaded:
         for secret in one.secrets.values():
             scrubber.add(secret.reveal())
+    masking = _Masking()
     store = Store.open(
         paths.db_path(state),
-        mask=mask if config.redaction.enabled else str,
+        mask=masking,
         guard=Guard(machine_id()),
     )
     if store.migrated_from is not None:
@@ -146,9 +153,22 @@ def _locked(
             scrubber,
             network,
             handover,
+            masking,
+            mark,
+            refused,
         )
     finally:
         store.close_now()
+
+
+class _Masking:
+    """Masks what is kept while the configuration wants that, as it stands at each row."""
+
+    def __init__(self) -> None:
+        self.is_wanted: Callable[[], bool] = lambda: True
+
+    def __call__(self, text: str) -> str:
+        return mask(text) if self.is_wanted() else text
 
 
 def _serve(
@@ -163,9 +183,20 @@ def _serve(
     scrubber: Scrubber,
     network: Outward,
     handover: Handover,
+    masking: "_Masking",
+    mark: tuple[int, ...] | None,
+    refused: Problem | None,
 ) -> int:
     _raise_descriptor_limit()
-    kernel = Kernel.load(kernel_settings(config, loaded, log), store.snapshot())
+    snapshot = store.snapshot()
+    settings = kernel_settings(config, loaded, log)
+    # What was in force last stays so until the kernel has seen what is different; and if the
+    # file cannot be used, nobody gets a right by that.
+    kept = read_source(snapshot.settings.get((OWN, KEPT_SETTINGS)))
+    if kept is not None:
+        settings = with_live(settings, live_of(kept))
+    kernel = Kernel.load(settings, snapshot)
+    masking.is_wanted = lambda: kernel.redacts
     hub = Hub(
         kernel=kernel,
         store=store,
@@ -181,6 +212,8 @@ def _serve(
         scrubber=scrubber,
         network=network,
         handover=handover,
+        config_mark=mark,
+        config_refused=refused,
     )
     try:
         asyncio.run(_until_stopped(hub))
@@ -213,7 +246,7 @@ def kernel_settings(
     log: structlog.typing.FilteringBoundLogger,
 ) -> KernelSettings:
     """Return what configuration and machine give the kernel."""
-    return KernelSettings(
+    settings = KernelSettings(
         operator=login_name(os.getuid()) or str(os.getuid()),
         machine=config.hub.machine_name or socket.gethostname(),
         boot_id=boot_id(),
@@ -221,17 +254,12 @@ def kernel_settings(
             ChannelInfo(one.name, one.spec.capabilities, safe_lower(one.spec, log))
             for one in loaded
         ),
-        operators={
-            (channel, identity): name
-            for name, operator in config.operators.items()
-            for channel, identity in operator.identities.items()
-        },
-        local_answers=config.policy.local_answers,
         uid=str(os.getuid()),
-        allow_direct_clients=config.hub.allow_direct_clients,
-        allow_defaults=config.policy.allow_defaults,
         zone=LocalZone(),
+        tell_degraded=config.hub.tell_degraded,
+        limits=config.limits,
     )
+    return with_live(settings, live_of(kept_of(config)))
 
 
 def _state_folder() -> str:

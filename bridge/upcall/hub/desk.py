@@ -5,6 +5,7 @@ and request id. The loop answers by that number.
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from upcall.clock import Clock
+from upcall.core.redact import mask
 from upcall.hub import requests
 from upcall.hub.chain import asking_chain
 from upcall.hub.desk_limits import DeskLimits
@@ -35,6 +37,7 @@ from upcall.model.events import (
 from upcall.model.ids import AskId
 from upcall.model.limits import LINE_PROTOCOL, MAX_LINE_BYTES
 from upcall.model.platform import SeamLog, Who
+from upcall.model.quotas import Limits
 from upcall.model.rows import AskRow
 from upcall.model.text import one_line
 
@@ -68,6 +71,10 @@ class HubPort(Protocol):
 
     def keyed(self, key: str, asker: Asker) -> AskId | None:
         """Return the ask that this asker, or one of its conversation, raised with *key*."""
+        ...
+
+    def warning(self) -> str | None:
+        """Return what every command says on standard error, if anything."""
         ...
 
     async def find_closed(self, ask_id: str) -> AskRow | None:
@@ -116,6 +123,8 @@ class _Waiter:
     ask_id: AskId | None = None
     answered: bool = False
     ended: bool = False
+    # It hears of more after its answer.
+    stays: bool = False
 
 
 _Work: TypeAlias = Coroutine[Any, Any, None]
@@ -142,6 +151,7 @@ class Desk:
         version: str,
         pid: int,
         state: str,
+        limits: Limits | None = None,
     ) -> None:
         self._port = port
         self._state = state
@@ -153,7 +163,7 @@ class Desk:
         self._last_waiter = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._workspaces = Workspaces(clock)
-        self._limits = DeskLimits(clock, port.is_open)
+        self._limits = DeskLimits(clock, port.is_open, limits)
 
     @property
     def clients(self) -> int:
@@ -178,13 +188,15 @@ class Desk:
         found.answered = True
         client = found.client
         client.unanswered -= 1
-        if error is not None or found.op not in {"ask", "wait", "watch"}:
+        if error is not None or not (found.stays or found.op in {"ask", "wait", "watch"}):
             self._forget(waiter)
         body = {**(fields or {})}
         if error is None:
             self._send(client, {"id": found.request_id, "ok": True, **body})
         else:
-            self._send(client, {"id": found.request_id, "ok": False, "error": error, **body})
+            # What was wrong is often named by its own words.
+            said = {**error, "msg": mask(str(error.get("msg", "")))}
+            self._send(client, {"id": found.request_id, "ok": False, "error": said, **body})
         self._let_go_on(client)
 
     def event(self, waiter: int, name: str, fields: dict[str, Any]) -> None:
@@ -196,6 +208,10 @@ class Desk:
         self._send(found.client, message, replaces=waiter if name == "screen" else None)
         # The waiter stays until the asker has said `took`, or is gone.
         found.ended = found.ended or name == "ended"
+
+    def has(self, waiter: int) -> bool:
+        """Tell whether this waiter is still there."""
+        return waiter in self._waiters
 
     async def close(self) -> None:
         """Disconnect everybody, and wait until nothing is worked on any more."""
@@ -226,7 +242,7 @@ class Desk:
         gone = sorted(client.waiters)
         for waiter in gone:
             found = self._waiters[waiter]
-            if found.op == "watch":
+            if found.stays or found.op == "watch":
                 self._port.unwatch(waiter)
             self._forget(waiter)
         if gone:
@@ -311,12 +327,18 @@ class Desk:
             )
             return
         client.greeted = client.line.greeted = True
-        hub = {
+        hub: dict[str, Any] = {
             "pid": self._pid,
             "version": self._version,
             "protocol": LINE_PROTOCOL,
             "socket": client.kind,
         }
+        if client.line.peer.uid in {0, os.geteuid()}:
+            # By this a client tells that it was led here by the copy of a state folder.
+            hub["state_dir"] = self._state
+        warning = self._port.warning()
+        if warning is not None and client.line.peer.uid in (os.getuid(), 0):
+            hub["warning"] = warning
         given = {} if request_id is None else {"id": request_id}
         self._send(client, {**given, "ok": True, "hub": hub})
 
@@ -362,6 +384,10 @@ class Desk:
                 self._limits.watcher(self._watchers())
                 self.respond(waiter)
                 self._port.watch(waiter)
+            case requests.Log(follow=True):
+                self._limits.watcher(self._watchers())
+                self._waiters[waiter].stays = True
+                self._spawn(self._answering(waiter, self._control(client, waiter, op, request)))
             case _:
                 # These do not wait for each other: an answer may take seconds.
                 control = self._control(client, waiter, op, request)
@@ -392,6 +418,7 @@ class Desk:
                 cwd=said.cwd,
                 program=said.program,
                 chain=chain,
+                tags=said.tags,
             ),
             timeout_s=words.timeout_s,
             wait=request.wait,
@@ -490,7 +517,12 @@ class Desk:
     def _cancel(self, waiter: int, request: requests.Cancel) -> _Work | None:
         ask_id = requests.ask_id(request.ask)
         return self._submit_found(
-            CancelAsked(at=self._port.moment(), waiter=waiter, ask_id=ask_id)
+            CancelAsked(
+                at=self._port.moment(),
+                waiter=waiter,
+                ask_id=ask_id,
+                reason=one_line(request.reason or ""),
+            )
         )
 
     def _submit_found(self, event: WaitAsked | Took | CancelAsked) -> _Work | None:
@@ -511,7 +543,11 @@ class Desk:
         said = requests.check_session(request.session)
         self._limits.notice(client.line.peer.uid)
         asker = client.line.peer.asker(
-            name=said.name, title=said.title, cwd=said.cwd, program=said.program
+            name=said.name,
+            title=said.title,
+            cwd=said.cwd,
+            program=said.program,
+            tags=said.tags,
         )
         self._port.submit(
             NoticeRaised(
@@ -525,7 +561,8 @@ class Desk:
         )
 
     def _watchers(self) -> int:
-        return sum(found.op == "watch" for found in self._waiters.values()) - 1
+        streams = (found.stays or found.op == "watch" for found in self._waiters.values())
+        return max(0, sum(streams) - 1)
 
     # --- controlling -----------------------------------------------------------------------
 
@@ -559,6 +596,12 @@ class Desk:
                     recover="Ask for less at a time.",
                 )
                 client.line.send({"id": message["id"], "ok": False, "error": error.as_dict()})
+        except (TypeError, ValueError, RecursionError) as bad:
+            # Whoever asked would wait for an answer that never comes.
+            self._log.error("answer_not_encoded", error=one_line(repr(bad)))
+            error = HubError("the hub failed here; see its log", code="internal")
+            given = {"id": message.get("id"), "ok": False, "error": error.as_dict()}
+            client.line.send(given)
 
     def _forget(self, waiter: int) -> None:
         found = self._waiters.pop(waiter, None)
@@ -600,6 +643,9 @@ def shortened(message: dict[str, Any]) -> dict[str, Any]:
     size = len(msgspec.json.encode({**message, "asks": []})) + 64
     for ask in asks:
         fields = msgspec.to_builtins(ask)
+        if fields.get("class") == "permission" and fields.get("detail"):
+            # What will run is not there to be read, so nobody can say yes to it there.
+            fields["left_out"] = len(fields["detail"])
         fields["detail"] = None
         fields["option_details"] = None
         size += len(msgspec.json.encode(fields)) + 1

@@ -7,7 +7,8 @@ from typing import Final
 from upcall.clock import Clock
 from upcall.model.errors import HubError
 from upcall.model.ids import AskId
-from upcall.model.limits import MAX_OPEN_ASKS_OF_FOREIGN_USER, MAX_WATCHERS
+from upcall.model.limits import MAX_WATCHERS
+from upcall.model.quotas import Limits, over
 
 NOTICES_AT_ONCE: Final = 256
 NOTICES_EVERY_S: Final = 0.25
@@ -23,9 +24,13 @@ class DeskLimits:
     Args:
         clock: time.
         is_open: tells whether an ask has not ended.
+        limits: as configured.
     """
 
-    def __init__(self, clock: Clock, is_open: Callable[[str], bool]) -> None:
+    def __init__(
+        self, clock: Clock, is_open: Callable[[str], bool], limits: Limits | None = None
+    ) -> None:
+        self._limits = limits or Limits()
         self._clock = clock
         self._is_open = is_open
         self._paid_until_s: dict[int, float] = {}
@@ -67,7 +72,7 @@ class DeskLimits:
         raised = self._raised.setdefault(uid, {})
         if ask_id in raised:
             return
-        if len(raised) >= MAX_OPEN_ASKS_OF_FOREIGN_USER:
+        if len(raised) >= self._limits.foreign_asks:
             # One that was raised just now may not have reached the kernel yet.
             raised = {
                 one: at_s
@@ -75,11 +80,12 @@ class DeskLimits:
                 if now_s - at_s < _ON_ITS_WAY_S or self._is_open(one)
             }
             self._raised[uid] = raised
-        if len(raised) >= MAX_OPEN_ASKS_OF_FOREIGN_USER:
-            raise HubError(
-                f"user {uid} has {len(raised)} open asks, and that is the limit",
-                code="limit_reached",
-                recover="wait until some of them are answered, or cancel them",
+        if len(raised) >= self._limits.foreign_asks:
+            raise over(
+                self._limits,
+                "foreign_asks",
+                f"user {uid} has {len(raised)} open asks",
+                "wait until some of them are answered, or cancel them",
             )
         raised[ask_id] = now_s
 

@@ -11,19 +11,20 @@ import os
 import re
 import shutil
 from base64 import b64decode
+from collections.abc import Callable
 from typing import Final
 
+from upcall.clock import SystemClock
 from upcall.model.errors import UpcallError
 from upcall.model.ids import is_session_id
-from upcall.model.limits import (
-    MAX_ATTACHMENT_BYTES,
-    MAX_FILE_BYTES,
-    MAX_SESSION_FILES_BYTES,
-)
+from upcall.model.limits import MAX_ATTACHMENT_BYTES
+from upcall.model.quotas import CODE as LIMIT_REACHED
+from upcall.model.quotas import Limits, limit_words
 from upcall.model.text import one_line, visible
 from upcall_discovery import paths
 
 FILE_ID_BYTES: Final = 16
+HOUR_S: Final = 3600.0
 _FILE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -39,10 +40,19 @@ class SessionFiles:
 
     Args:
         state: the hub's state folder.
+        limits: how large a file, and all of one session within an hour, may be.
+        wall_s: the clock that the file system writes times by, in seconds.
     """
 
-    def __init__(self, state: str) -> None:
+    def __init__(
+        self,
+        state: str,
+        limits: Limits | None = None,
+        wall_s: Callable[[], float] | None = None,
+    ) -> None:
         self._folder = os.path.join(state, "files")
+        self._limits = limits or Limits()
+        self._wall_s = wall_s or (lambda: SystemClock().wall_ms() / 1000)
 
     def keep_encoded(self, session_id: str, file_id: str, data: str) -> None:
         """Keep a file that came as base64.
@@ -61,8 +71,8 @@ class SessionFiles:
 
     def keep(self, session_id: str, file_id: str, content: bytes) -> None:
         """Keep a file. Raises as `keep_encoded` does."""
-        if len(content) > MAX_FILE_BYTES:
-            raise _too_large(len(content), MAX_FILE_BYTES)
+        if len(content) > self._limits.file_bytes:
+            raise self._over("file_bytes", f"the attachment has {len(content)} bytes")
         folder = self._room_for(session_id, len(content))
         paths.write_private_file(os.path.join(folder, _named(file_id)), content, sync=False)
 
@@ -76,7 +86,7 @@ class SessionFiles:
             FileRefused: it is not, or it is too large.
             OSError: the copy cannot be written.
         """
-        self.keep(session_id, file_id, _content_of(path))
+        self.keep(session_id, file_id, self._content_of(path))
 
     def read(self, session_id: str, file_id: str) -> bytes | None:
         """Return a file's bytes, or None if there is none."""
@@ -84,7 +94,7 @@ class SessionFiles:
             return None
         try:
             return paths.read_private_file(
-                os.path.join(self._folder, session_id, file_id), MAX_FILE_BYTES
+                os.path.join(self._folder, session_id, file_id), self._limits.file_bytes
             )
         except (OSError, paths.PathProblem):
             return None
@@ -121,42 +131,50 @@ class SessionFiles:
         paths.ensure_private_dir(self._folder)
         folder = os.path.join(self._folder, session_id)
         paths.ensure_private_dir(folder)
-        used = sum(_size(os.path.join(folder, name)) for name in _names(folder))
-        if used + size_bytes > MAX_SESSION_FILES_BYTES:
-            raise FileRefused(
-                f"the session's files would be over {MAX_SESSION_FILES_BYTES} bytes together",
-                code="attachment_too_large",
-            )
+        kept = [_size_and_age(os.path.join(folder, name)) for name in _names(folder)]
+        since_s = self._wall_s() - HOUR_S
+        lately = sum(size for size, at_s in kept if at_s > since_s) + size_bytes
+        if lately > self._limits.files_bytes_per_hour:
+            what = f"the session's files of an hour would have {lately} bytes together"
+            raise self._over("files_bytes_per_hour", what)
+        all_bytes = sum(size for size, _ in kept) + size_bytes
+        if all_bytes > self._limits.stored_bytes:
+            what = f"the session's files would have {all_bytes} bytes together"
+            raise self._over("stored_bytes", what)
         return folder
+
+    def _content_of(self, path: str) -> bytes:
+        shown = visible(one_line(path))
+        if not os.path.isabs(path) or "\0" in path:
+            raise FileRefused(f"{shown} is not an absolute path")
+        try:
+            fd = paths.open_settled_file(path, forbidden=0)
+        except paths.PathProblem as problem:
+            raise FileRefused(problem.msg, recover=problem.recover) from problem
+        except OSError as error:
+            raise FileRefused(f"{shown} cannot be read: {error.strerror}") from error
+        try:
+            found = os.fstat(fd)
+            limit = self._limits.file_bytes
+            if found.st_size > limit:
+                raise self._over("file_bytes", f"{shown} has {found.st_size} bytes")
+            content = bytearray()
+            # It may grow meanwhile.
+            while len(content) <= limit and (chunk := os.read(fd, _CHUNK_BYTES)):
+                content += chunk
+        finally:
+            os.close(fd)
+        return bytes(content)
+
+    def _over(self, name: str, what: str) -> FileRefused:
+        words = limit_words(self._limits, name, what)
+        return FileRefused(words, code=LIMIT_REACHED)
 
 
 def _named(file_id: str) -> str:
     if not _FILE_ID.fullmatch(file_id):
         raise FileRefused("not an id of a file")
     return file_id
-
-
-def _content_of(path: str) -> bytes:
-    shown = visible(one_line(path))
-    if not os.path.isabs(path) or "\0" in path:
-        raise FileRefused(f"{shown} is not an absolute path")
-    try:
-        fd = paths.open_settled_file(path, forbidden=0)
-    except paths.PathProblem as problem:
-        raise FileRefused(problem.msg, recover=problem.recover) from problem
-    except OSError as error:
-        raise FileRefused(f"{shown} cannot be read: {error.strerror}") from error
-    try:
-        found = os.fstat(fd)
-        if found.st_size > MAX_FILE_BYTES:
-            raise _too_large(found.st_size, MAX_FILE_BYTES)
-        content = bytearray()
-        # It may grow meanwhile.
-        while len(content) <= MAX_FILE_BYTES and (chunk := os.read(fd, _CHUNK_BYTES)):
-            content += chunk
-    finally:
-        os.close(fd)
-    return bytes(content)
 
 
 def _too_large(size_bytes: int, limit_bytes: int) -> FileRefused:
@@ -178,11 +196,13 @@ def _names(folder: str) -> list[str]:
         os.close(fd)
 
 
-def _size(path: str) -> int:
+def _size_and_age(path: str) -> tuple[int, float]:
+    """Return a file's size in bytes, and when it was written, in seconds of the wall clock."""
     try:
-        return os.lstat(path).st_size
+        found = os.lstat(path)
     except OSError:
-        return 0
+        return 0, 0.0
+    return found.st_size, found.st_mtime
 
 
 def _sweep(folder: int, before_ns: int) -> int:

@@ -334,4 +334,5 @@ def _identity(row: SessionRow) -> IdentityHeader:
         branch=sendable(row.branch or ""),
         machine=sendable(row.machine or ""),
         title=None if row.title is None else sendable(row.title),
+        tags=row.tags,
     )

@@ -10,21 +10,32 @@ import structlog
 
 import upcall
 from upcall.clock import Clock
-from upcall.config import Config, changed_tables, load
+from upcall.config import Config
 from upcall.core.kernel import Kernel
 from upcall.core.ledger import plain
+from upcall.hub.anchoring import Anchoring
+from upcall.hub.anchors import Noted, words
+from upcall.hub.at_machine import MachineWatch, terminals_of
 from upcall.hub.channels import Channels
 from upcall.hub.controls import Controls, Screens
 from upcall.hub.files import SessionFiles
+from upcall.hub.health import HealthLog, health_of
 from upcall.hub.hosting import Hosting
 from upcall.hub.inbox import Receipts
+from upcall.hub.letters import Letters
 from upcall.hub.links import Links
 from upcall.hub.lock import HubLock
+from upcall.hub.logfeed import LogFeed, head_view
 from upcall.hub.loop import HubLoop
-from upcall.hub.plugins import Loaded, check_channels
+from upcall.hub.plugins import Loaded
+from upcall.hub.policies import Policies
 from upcall.hub.presence import Presence
 from upcall.hub.processes import Processes
+from upcall.hub.redaction import Redactions
+from upcall.hub.reloading import Reloading
+from upcall.hub.rights import Rights
 from upcall.hub.runtime import RuntimeFolder
+from upcall.hub.settings import file_mark
 from upcall.hub.socket import HubSockets
 from upcall.hub.store.db import Store
 from upcall.hub.store.erase import Forgotten, Wanted
@@ -47,23 +58,26 @@ from upcall.model.effects import (
     Unhost,
     WatchProcess,
 )
-from upcall.model.errors import ConfigInvalid, HubError, UsageError
+from upcall.model.errors import HubError, UsageError
 from upcall.model.events import (
     Asker,
     AskerDied,
     AskRaised,
+    AuditAnchored,
     Event,
     FrameIn,
+    LinkUp,
     Moment,
     Resumed,
     RootChanged,
+    StoreMeasured,
     TextsForgotten,
 )
 from upcall.model.frames import ActionNeeded, ActionResolved
 from upcall.model.ids import AskId, SessionId, ask_id_in
 from upcall.model.network import Outward
 from upcall.model.platform import Inbound, Receipt, SignsIn, Who
-from upcall.model.rows import AskRow, NoticeRow
+from upcall.model.rows import AskRow, AuditRow, NoticeRow
 from upcall.model.struct import replaced
 from upcall.model.text import one_line, visible
 from upcall.model.views import HealthView, Problem, RefusedRecord, RootView
@@ -103,27 +117,37 @@ class Hub:
         scrubber: Scrubber | None = None,
         network: Outward | None = None,
         handover: Handover | None = None,
+        config_mark: tuple[int, ...] | None = None,
+        config_refused: Problem | None = None,
     ) -> None:
         self.scrubber = scrubber or Scrubber()
         self._network = network or Outward()
         self.kernel = kernel
         self.store = store
         self.clock = clock
+        self._problems = problems
         self.stop_reason = ""
         self._state_dir = state_dir
         self._runtime = RuntimeFolder(runtime_dir, lock, clock=clock, log=log)
         self._config = config
-        self._problems = problems
-        self._reload_problem: Problem | None = None
         self._loaded = loaded
         self._log = log
         self._started_ms = clock.wall_ms()
         self._stop = asyncio.Event()
+        self._stays_down = False
         self._changes = Changes()
-        self._files = SessionFiles(state_dir)
+        self._files = SessionFiles(state_dir, config.limits, lambda: clock.wall_ms() / 1000)
         self.loop = HubLoop(kernel, store, clock, random)
+        self._machine_watch = MachineWatch(
+            lambda: kernel.presence, self.submit, self.moment, clock
+        )
         self._sockets = HubSockets(
-            self, state_dir, clock=clock, log=log, version=upcall.__version__
+            self,
+            state_dir,
+            clock=clock,
+            log=log,
+            version=upcall.__version__,
+            limits=config.limits,
         )
         self._presence = Presence(
             state_dir,
@@ -146,10 +170,37 @@ class Hub:
             processes=self._processes,
             is_hosted=lambda session_id: session_id in self._hosting,
             roots=kernel.roots(),
+            max_sessions=config.limits.sessions,
             scrubber=self.scrubber,
         )
         self._screens = Screens(self._sockets.event)
-        self._receipts = Receipts(kernel, self.submit, self.moment, self.find_closed)
+        self._logfeed = LogFeed(store, self._sockets.event, self._sockets.has)
+        self._anchoring = Anchoring(
+            store,
+            state_dir,
+            clock=clock,
+            log=log,
+            say=self._say_anchor if config.audit.anchor_channel else None,
+            journal=config.audit.journal,
+        )
+        store.on_audit = self._audited
+        self._receipts = Receipts(kernel, self.submit, self.moment, store)
+        self.policies = Policies(kernel, self.submit, self.moment, self.loop.settled)
+        self.letters = Letters(kernel, self.loop, self.find_closed)
+        self.redactions = Redactions(kernel, self.submit, self.moment, self.loop.settled)
+        self.rights = Rights(kernel, self.submit, self.moment, self.loop.settled)
+        self._reloading = Reloading(
+            config,
+            refused=config_refused,
+            mark=file_mark() if config_mark is None else config_mark,
+            kernel=kernel,
+            submit=self.submit,
+            moment=self.moment,
+            settled=self.loop.settled,
+            changed=self._changes.bump,
+            clock=clock,
+            log=log,
+        )
         self._controls = Controls(self)
         self._channels: Channels | None = None
         self._idle_exit_s = _idle_exit_s(config)
@@ -173,6 +224,8 @@ class Hub:
             own = ask_id_in(event.frame.id)
             if own is not None and self.store.may_have(own):
                 event = replaced(event, id_taken=True)
+        if self._machine_watch.is_on:
+            event = _with_terminals(event)
         self.loop.submit(event)
 
     def moment(self) -> Moment:
@@ -196,6 +249,11 @@ class Hub:
         """Return the newest ask that was raised with *key* in the same place."""
         return self.kernel.find_by_key(scoped_key(key, asker))
 
+    def warning(self) -> str | None:
+        """Return what is wrong with the configuration, for whoever runs a command."""
+        problems = self._reloading.problems()
+        return one_line(problems[0].msg, 500) if problems else None
+
     async def find_closed(self, ask_id: str) -> AskRow | None:
         """Return an ask that was closed before this hub's life."""
         return await self.store.ask(ask_id)
@@ -204,7 +262,11 @@ class Hub:
         self, waiter: int, op: str, request: dict[str, Any], who: Who, asker: Asker
     ) -> dict[str, Any]:
         """Do what a client of the control socket wants."""
-        del waiter, asker
+        del asker
+        if op == "log":
+            # What waits for company belongs to the story too.
+            await self.loop.settled()
+            return await self._logfeed.answer(waiter, request)
         return await self._controls.do(op, request, who)
 
     def watch(self, waiter: int) -> None:
@@ -215,6 +277,7 @@ class Hub:
     def unwatch(self, waiter: int) -> None:
         """A screen was closed."""
         self._screens.remove(waiter)
+        self._logfeed.remove(waiter)
         self._changes.bump()
 
     def asks_of(self, session_id: SessionId) -> Sequence[ActionNeeded]:
@@ -299,48 +362,34 @@ class Hub:
             "sessions": health.sessions,
             "open_asks": health.open_asks,
             "deliveries_waiting": health.deliveries_waiting,
+            "numbers": _numbers_view(health),
             "store": {
                 "size_bytes": self.store.size_bytes(),
                 "commits": self.store.commits,
                 "audit_head": self.store.audit_head,
+                "audit": head_view(self.store.head),
             },
             "idle_exit_s": self._idle_exit_s or None,
             "service": _under_service_manager(),
             "network": {"proxy": self._network.shown, "trouble": self._network.trouble},
             "adapters": [_adapter_view(one) for one in self._loaded],
+            "lock": None if self.kernel.lock is None else plain(self.kernel.lock),
         }
         hidden: dict[str, Any] = self.scrubber.hide_in(status)
         return hidden
 
     async def reload(self) -> dict[str, Any]:
-        """Read the configuration again; say what is new there, which only a restart takes up.
+        """Read the configuration again; say what was taken up, and what only a restart does.
 
         Raises:
             ConfigInvalid: the file cannot be used; the message names file, line and key.
         """
-        try:
-            config = await asyncio.to_thread(load)
-        except ConfigInvalid as exc:
-            msg = f"{exc.msg}; the former configuration stays in force"
-            self._reload_problem = Problem(exc.code, msg, exc.recover)
-            self._changes.bump()
-            raise ConfigInvalid(msg, code=exc.code, recover=exc.recover) from exc
-        except OSError as exc:
-            msg = f"the configuration cannot be read: {exc.strerror}; the former stays in force"
-            raise ConfigInvalid(msg) from exc
-        self._reload_problem = None
-        self._changes.bump()
-        problems = await asyncio.to_thread(check_channels, config)
-        changed = changed_tables(self._config, config)
-        return {
-            "changed": changed,
-            "restart_needed": bool(changed),
-            "problems": [plain(problem) for problem in problems],
-        }
+        return await self._reloading.reload()
 
-    def ask_to_stop(self, reason: str) -> None:
-        """End the hub when nothing is on its way."""
+    def ask_to_stop(self, reason: str, *, stays_down: bool = False) -> None:
+        """End the hub when nothing is on its way; `stays_down`: until one is wanted anew."""
         if not self._stop.is_set():
+            self._stays_down = stays_down
             self.stop_reason = reason
             self._log.info("stopping", reason=reason)
             self._stop.set()
@@ -366,30 +415,18 @@ class Hub:
 
     def health(self) -> HealthView:
         """Return what is true right now."""
-        channels = self.kernel.channels()
-        degraded = list(self._problems)
-        if self._reload_problem is not None:
-            degraded.append(self._reload_problem)
-        if self._upgrade.problem is not None:
-            degraded.append(self._upgrade.problem)
-        degraded += [
-            Problem("channel_deaf", f"{view.name}: not hearing - {view.reason or 'starting'}")
-            for view in channels
-            if view.state == "down"
+        problems = [
+            *self._problems,
+            *self._reloading.problems(),
+            *([self._upgrade.problem] if self._upgrade.problem is not None else []),
+            *_lock_problem(self.kernel),
         ]
-        degraded += [
-            Problem(one.code, f"not used: {one_line(one.path, 300)}: {one.reason}")
-            for one in self._links.refused()
-            if one.code in {"duplicate_session", "limit_reached"}
-        ]
-        return HealthView(
-            ready=all(view.state != "down" for view in channels) and self._links.settled,
-            degraded=tuple(degraded),
-            channels=tuple(channels),
-            sessions=len(self.kernel.sessions()),
-            open_asks=len(self.kernel.open_rows()),
-            deliveries_waiting=self.kernel.waiting_deliveries(),
+        return health_of(
+            self.loop,
+            self._links,
+            problems,
             started_ms=self._started_ms,
+            dead_letters=self.kernel.dead_letters(),
         )
 
     # --- life ---------------------------------------------------------------------------------
@@ -407,7 +444,7 @@ class Hub:
                 await self._wind_down()
                 raise _Stopped
         except* _Stopped:
-            self._presence.write(ended=True)
+            self._presence.write(ended=True, stopped=self._stays_down)
         except* Exception as group:
             # Before the sockets close: who finds them gone must not start the next hub at once.
             self._presence.write(ended=True, error=_first(group))
@@ -461,8 +498,11 @@ class Hub:
             await view.load()
             self._channels.open(loaded, view)
         self.submit(Resumed(at=self.moment()))
+        # Before any channel is heard: who may act is known from the first press on.
+        self._reloading.begin()
         tasks.create_task(self._hosting.run(), name="hosting")
         tasks.create_task(self._processes.run(), name="processes")
+        tasks.create_task(self._machine_watch.run(), name="at-machine")
         for name in [loaded.name for loaded in self._loaded]:
             tasks.create_task(self._channels.run(name), name=f"channel-{name}")
         for row in self.kernel.session_rows():
@@ -476,8 +516,12 @@ class Hub:
         tasks.create_task(self._push_screens(), name="screens")
         tasks.create_task(self._watch_idle(), name="idle")
         tasks.create_task(self._retain(), name="retention")
+        tasks.create_task(self._reloading.watch(), name="configuration")
         tasks.create_task(self._note_head(), name="store-epoch")
+        tasks.create_task(self._logfeed.run(), name="log")
+        tasks.create_task(self._anchoring.run(), name="audit-anchors")
         tasks.create_task(self._follow_url(), name="inbox-address")
+        tasks.create_task(self._log_health(), name="health-log")
         tasks.create_task(self._presence.keep(), name="hub-json")
         tasks.create_task(self._watch_store(), name="store-file")
         if self._handover is not None:
@@ -552,6 +596,12 @@ class Hub:
         self._links.set_runtime(runtime)
         self._presence.write()
 
+    async def _log_health(self) -> None:
+        """Say in the log what is wrong, and when it is over."""
+        log = HealthLog(self._log)
+        async for _ in self._changes.follow():
+            log.look(self.health().degraded)
+
     async def _follow_url(self) -> None:
         """The inbox's address is known a moment after the start, and may change later."""
         url = None
@@ -567,7 +617,7 @@ class Hub:
                 self._screens.tell(
                     "screen",
                     {
-                        "asks": [plain(view) for view in self.kernel.open_asks()],
+                        "asks": [plain(view) for view in self.kernel.drawn("terminal")],
                         "sessions": [plain(view) for view in self.kernel.sessions()],
                         "channels": [plain(view) for view in self.kernel.channels()],
                     },
@@ -622,12 +672,28 @@ class Hub:
             await self.store.retain(
                 now_ms, text_days=kept.text_days, audit_days=kept.audit_days
             )
+            sizes = await self.store.stored_bytes()
+            self.submit(StoreMeasured(at=self.moment(), sizes=sizes))
             # A copy of the database holds texts that the database has dropped.
             copies_s = now_ms / 1000 - kept.text_days * DAY_S
             await asyncio.to_thread(sweep_copies, self.store.path, copies_s)
             files_ms = int(kept.files_days * DAY_S * 1000)
             await asyncio.to_thread(self._files.sweep, now_ms - files_ms)
             await self.clock.sleep(DAY_S)
+
+    def _audited(self, lines: Sequence[AuditRow]) -> None:
+        self._logfeed.look(lines)
+        self._anchoring.look(lines)
+
+    def _say_anchor(self, noted: Noted) -> None:
+        self.submit(
+            AuditAnchored(
+                at=self.moment(),
+                channel=self._config.audit.anchor_channel,
+                text=words(noted),
+                effect=f"anchor:{noted.epoch}:{noted.rows}",
+            )
+        )
 
     async def _note_head(self) -> None:
         """What is noted beside the database tells an older copy that is put back."""
@@ -637,6 +703,29 @@ class Hub:
                 await self.store.note_head()
             except (OSError, paths.PathProblem) as exc:
                 self._log.warning("head_not_noted", error=one_line(str(exc), 200))
+
+
+def _numbers_view(health: HealthView) -> dict[str, Any]:
+    """Return the numbers of the status document."""
+    return {
+        **plain(health.numbers),
+        **{
+            name: getattr(health, name)
+            for name in (
+                "discovered", "attached", "dead_letters", "commit_p50_s", "commit_p99_s",
+                "clock_steps", "sleeps",
+            )
+        },
+    }  # fmt: skip
+
+
+def _lock_problem(kernel: Kernel) -> list[Problem]:
+    lock = kernel.lock
+    if lock is None:
+        return []
+    why = f": {one_line(lock.reason, 200)}" if lock.reason else ""
+    by = f"{one_line(lock.name)} from {one_line(lock.channel)}"
+    return [Problem("locked", f"locked by {by}{why}; nothing is taken", "upcall unlock")]
 
 
 def _adapter_view(loaded: Loaded) -> dict[str, Any]:
@@ -650,6 +739,17 @@ def _adapter_view(loaded: Loaded) -> dict[str, Any]:
         "version": None if origin is None else origin.version,
         "path": None if origin is None else origin.path,
     }
+
+
+def _with_terminals(event: Event) -> Event:
+    """Return *event* with the terminals of the program that it is about, if it is about one."""
+    match event:
+        case AskRaised(asker=asker):
+            return replaced(event, asker=replaced(asker, ttys=terminals_of(asker.pid)))
+        case LinkUp(pid=pid):
+            return replaced(event, ttys=terminals_of(pid))
+        case _:
+            return event
 
 
 def _file_mark(path: str) -> tuple[int, int] | None:

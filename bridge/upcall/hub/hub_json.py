@@ -35,6 +35,7 @@ class HubFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         started_ms: wall clock.
         ended_ms: wall clock of an end on purpose or by a failure, None while it runs.
         last_error: why it ended, if by itself.
+        stopped: a person stopped it: whoever waits for an answer does not start the next.
     """
 
     pid: int
@@ -48,6 +49,7 @@ class HubFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     protocol: int
     ended_ms: int | None = None
     last_error: LastError | None = None
+    stopped: bool = False
 
 
 def write(state: str, content: HubFile) -> None:

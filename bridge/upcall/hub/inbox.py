@@ -2,21 +2,46 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from upcall.core.kernel import Kernel
 from upcall.model.effects import Acknowledge
 from upcall.model.events import ChannelChanged, Event, Moment, PersonActed
-from upcall.model.ids import AskId
-from upcall.model.platform import Answered, ChannelState, Inbound, LoginKept, Receipt
-from upcall.model.rows import AskRow
+from upcall.model.platform import (
+    Answered,
+    ChannelState,
+    Inbound,
+    LoginKept,
+    Place,
+    Pressed,
+    Receipt,
+    Texted,
+)
+from upcall.model.rows import AskRow, RetiredToken
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     future: asyncio.Future[Receipt]
     on_commit: Callable[[], None] | None
+
+
+class Past(Protocol):
+    """What the store still knows of asks that the kernel has forgotten."""
+
+    async def ask(self, ask_id: str) -> AskRow | None:
+        """Return an ask in any state."""
+        ...
+
+    async def retired(self, token: str) -> RetiredToken | None:
+        """Return what a button that is over was."""
+        ...
+
+    async def ask_of_card(self, place: Place, ref: str) -> AskRow | None:
+        """Return the ask that the message *ref* at *place* shows."""
+        ...
 
 
 class Receipts:
@@ -27,12 +52,12 @@ class Receipts:
         kernel: Kernel,
         submit: Callable[[Event], None],
         moment: Callable[[], Moment],
-        find_closed: Callable[[str], Awaitable[AskRow | None]],
+        past: Past,
     ) -> None:
         self._kernel = kernel
         self._submit = submit
         self._moment = moment
-        self._find_closed = find_closed
+        self._past = past
         self._waiting: dict[int, _Waiting] = {}
         self._last = 0
 
@@ -46,9 +71,7 @@ class Receipts:
             inbound: what a person or an adapter did.
             on_commit: called after the commit, also if nobody waits for it any more.
         """
-        found = None
-        if isinstance(inbound, Answered) and self._kernel.find(inbound.ask) is None:
-            found = await self._find_closed(AskId(inbound.ask))
+        found, retired = await self._look_up(inbound)
         self._last += 1
         number = self._last
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
@@ -61,9 +84,25 @@ class Receipts:
                 inbound=inbound,
                 receipt_id=number,
                 found=found,
+                retired=retired,
             )
         )
         return await future
+
+    async def _look_up(self, inbound: Inbound) -> tuple[AskRow | None, RetiredToken | None]:
+        """Return what *inbound* names and the kernel does not remember; one query at most."""
+        match inbound:
+            case Answered(ask=ask_id) if self._kernel.find(ask_id) is None:
+                return await self._past.ask(ask_id), None
+            case Pressed(token=token) if token and not self._kernel.knows_button(token):
+                retired = await self._past.retired(token)
+                if retired is None or self._kernel.find(retired.ask_id) is not None:
+                    return None, retired
+                return await self._past.ask(retired.ask_id), retired
+            case Texted(place=Place() as place, reply_to=str(ref)):
+                return await self._past.ask_of_card(place, ref), None
+            case _:
+                return None, None
 
     def acknowledge(self, release: Acknowledge) -> None:
         """Tell who waits; one that gave up waiting is no fault."""
@@ -111,5 +150,7 @@ class ChannelInbox:
                 hearing=state.hearing,
                 audience=state.audience,
                 reason=None if state.reason is None else self._hide(state.reason),
+                caught_up=state.caught_up,
+                signed_in=state.signed_in,
             )
         )

@@ -5,6 +5,7 @@ which it is disconnected, so that it delays nobody else.
 """
 
 import asyncio
+import json
 import os
 from typing import Any, Final, Protocol
 
@@ -25,7 +26,15 @@ _BEHIND_BYTES: Final = 256 * 1024
 # A client that has begun a line no longer than this is never the one that is too much.
 _SMALL_BYTES: Final = 64 * 1024
 
-_encode: Final = msgspec.json.Encoder().encode
+_encode_quickly: Final = msgspec.json.Encoder().encode
+
+
+def _encode(message: dict[str, Any]) -> bytes:
+    try:
+        return _encode_quickly(message)
+    except UnicodeEncodeError:
+        # The name of a file need not be UTF-8: what is not stays an escape, as JSON has it.
+        return json.dumps(msgspec.to_builtins(message), separators=(",", ":")).encode("ascii")
 
 
 class LineTooLong(Exception):

@@ -65,6 +65,7 @@ class Links:
         is_hosted: tells whether a session id is one that this hub hosts.
         own: the hub's process, whose records are skipped; this one by default.
         max_attaching: how many connections are opened at a time.
+        max_sessions: how many sessions the hub is attached to at most.
         rescan_s: how often folders are read without a sign of change.
         scrubber: is told the tokens of the sessions, so that they are in no log.
     """
@@ -82,6 +83,7 @@ class Links:
         is_hosted: Callable[[SessionId], bool] = lambda _: False,
         own: ProcessIdentity | None = None,
         max_attaching: int = MAX_ATTACHING,
+        max_sessions: int = MAX_SESSIONS,
         rescan_s: float = 30.0,
         scrubber: Scrubber | None = None,
     ) -> None:
@@ -107,6 +109,7 @@ class Links:
         self._queue: deque[Link] = deque()
         self._attaching = 0
         self._max_attaching = max_attaching
+        self._max_sessions = max_sessions
         self._duplicates: dict[str, RefusedRecord] = {}
         self._timers: list[tuple[float, int, _Kind, Link, int]] = []
         self._order = itertools.count()
@@ -115,6 +118,11 @@ class Links:
         self._closing = False
 
     # --- what the hub asks -----------------------------------------------------------------
+
+    @property
+    def discovered(self) -> int:
+        """How many sessions live, as their records say."""
+        return len(self._links)
 
     @property
     def attached(self) -> int:
@@ -261,11 +269,12 @@ class Links:
         link = self._links.get(session_id)
         if self._is_hosted(session_id):
             self._duplicate(found, "a session that the hub hosts")
-        elif link is None and len(self._links) >= MAX_SESSIONS:
+        elif link is None and len(self._links) >= self._max_sessions:
             self._duplicates[found.path] = RefusedRecord(
                 found.path,
                 "limit_reached",
-                f"the hub is attached to {MAX_SESSIONS} sessions, and that is the limit",
+                f"the hub is attached to {len(self._links)} sessions, and that is the limit "
+                "(limits.sessions)",
             )
         elif link is None:
             self._duplicates.pop(found.path, None)

@@ -12,8 +12,9 @@ from typing import Final, Protocol
 from upcall.clock import Clock
 from upcall.core.kernel import Kernel
 from upcall.hub.store.db import Store
-from upcall.model.effects import Release, Write
-from upcall.model.events import Delivered, Due, Event, Moment
+from upcall.hub.timewatch import TimeWatch
+from upcall.model.effects import Log, Release, Write
+from upcall.model.events import Delivered, Due, Event, Moment, Slept
 
 BATCH: Final = 512
 # A result that only says that an edit arrived may wait for company before it is committed:
@@ -50,6 +51,7 @@ class HubLoop:
         self._lazy: deque[Event] = deque()
         self._lazy_due_s: float | None = None
         self._wake = asyncio.Event()
+        self.times = TimeWatch(self.moment())
 
     def moment(self) -> Moment:
         """Return now, on both clocks."""
@@ -88,6 +90,7 @@ class HubLoop:
         """
         while True:
             await self._wait()
+            self._look_at_clocks(releaser)
             # Also while there is always more to do: nobody's deadline waits for a lull.
             due_s = self.kernel.next_due_s()
             if due_s is not None and due_s <= self._clock.boot_s():
@@ -115,12 +118,25 @@ class HubLoop:
             writes += decision.writes
             releases += decision.releases
         if writes:
+            before_s = self._clock.boot_s()
             await self._store.commit(writes)
+            self.times.committed(self._clock.boot_s() - before_s)
         for release in releases:
             releaser.release(release)
         for future in settled:
             if not future.done():
                 future.set_result(None)
+
+    def _look_at_clocks(self, releaser: Releaser) -> None:
+        now = self.moment()
+        since_ms, step_ms = self.times.look(now)
+        if since_ms is not None:
+            # Before all that waits in the queue: it was heard afterwards.
+            self._queue.appendleft(Slept(at=now, since_ms=since_ms))
+            asleep_s = (now.wall_ms - since_ms) // 1000
+            releaser.release(Log("slept", {"seconds": asleep_s}))
+        if step_ms:
+            releaser.release(Log("clock_stepped", {"ms": step_ms}))
 
     async def _wait(self) -> None:
         """Return when there is work, a timer is due, or nothing happened for long."""

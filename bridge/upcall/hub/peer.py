@@ -81,6 +81,7 @@ class Peer:
         cwd: str | None = None,
         program: str | None = None,
         chain: tuple[ProcessIdentity, ...] = (),
+        tags: tuple[str, ...] = (),
     ) -> Asker:
         """Return the peer as one that asks.
 
@@ -90,6 +91,7 @@ class Peer:
             cwd: the folder that it says it is in; the kernel's word goes first.
             program: what it says it is; taken if the kernel's facts agree.
             chain: the processes that count as the one that asks.
+            tags: what it calls itself by.
         """
         parent = self.parent
         return Asker(
@@ -102,6 +104,7 @@ class Peer:
             cwd=self._working_dir() or _cut(cwd, _MAX_PATH_CHARS),
             program=self._program(program),
             chain=tuple(map(_joined, chain)),
+            tags=tags,
         )
 
     def who(self) -> Who:

@@ -124,7 +124,7 @@ def _read_table(name: str, channel: ChannelConfig) -> tuple[Spec[Any], Any, Orig
     spec, origin = find_adapter(channel.adapter)
     options = {key: one for key, one in channel.options.items() if not is_source(one)}
     try:
-        return spec, read_options(options, spec.config, name), origin
+        return spec, read_options(options, spec.config, name, spec.secrets), origin
     except ConfigInvalid:
         raise
     except Exception as exc:

@@ -52,7 +52,9 @@ class Presence:
         self._own = liveness.identify(os.getpid())
         self._written: hub_json.HubFile | None = None
 
-    def write(self, *, ended: bool = False, error: Exception | None = None) -> None:
+    def write(
+        self, *, ended: bool = False, error: Exception | None = None, stopped: bool = False
+    ) -> None:
         """Write the file if it would say something else, or is gone."""
         ask, control = self._sockets.paths
         content = hub_json.HubFile(
@@ -67,6 +69,7 @@ class Presence:
             protocol=LINE_PROTOCOL,
             ended_ms=self._clock.wall_ms() if ended else None,
             last_error=None if error is None else _last_error(error),
+            stopped=stopped,
         )
         if content == self._written and os.path.exists(paths.hub_json(self._state_dir)):
             return

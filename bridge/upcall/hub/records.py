@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from upcall.clock import Clock
-from upcall.model.text import one_line
+from upcall.model.text import one_line, visible
 from upcall.model.views import RefusedRecord, RootView
 from upcall_discovery import paths
 from upcall_discovery.liveness import ProcessIdentity
@@ -196,7 +196,9 @@ class Folders:
                 known.unread += 1
             return
         refused = [
-            RefusedRecord(one.path, one.code, one_line(one.reason)) for one in found.refused
+            # A file's name need not be UTF-8, and this goes into JSON.
+            RefusedRecord(visible(one.path), one.code, one_line(one.reason))
+            for one in found.refused
         ]
         self._known[folder] = _Known(files, 0, len(found.live), refused)
         self._on_reading(Reading(folder, found.live, refused))

@@ -9,10 +9,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from upcall.core.asks import check_ask, check_deadline
+from upcall.core.redact import mask
 from upcall.model.ask import AskClass, AskSpec
 from upcall.model.errors import InvalidAsk, UsageError
 from upcall.model.ids import AskId, is_ask_id
 from upcall.model.limits import MAX_TEXT_CHARS, MAX_TITLE_CHARS
+from upcall.model.policy import Right
+from upcall.model.tags import TAG_RULE, sendable_tags
 from upcall.model.text import fold_label, one_line, unpaired_surrogate_or_nul
 
 SocketKind: TypeAlias = Literal["ask", "control"]
@@ -52,6 +55,7 @@ class SessionWords(msgspec.Struct, frozen=True):
     title: str | None = None
     cwd: str | None = None
     program: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 class AskWords(msgspec.Struct, frozen=True):
@@ -72,6 +76,7 @@ class AskWords(msgspec.Struct, frozen=True):
     ask_class: AskClass = msgspec.field(name="class", default="question")
     key: _Name | None = None
     secret: bool = False
+    merge: bool = False
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -107,9 +112,10 @@ class Took(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Withdraw an ask."""
+    """Withdraw an ask; whoever waits for it is told the reason."""
 
     ask: _Id
+    reason: _Words | None = None
 
 
 class Notify(msgspec.Struct, frozen=True):
@@ -127,13 +133,15 @@ class Answer(msgspec.Struct, frozen=True):
     values: tuple[_Words, ...] = ()
     decline: bool = False
     hold: bool | None = None
+    withdraw: bool = False
     revision: str | None = None
     # The values were typed where nobody could read them along; a secret is taken no other way.
     hidden: bool = False
 
     def __post_init__(self) -> None:
-        if (len(self.values) > 0) + self.decline + (self.hold is not None) != 1:
-            raise ValueError("exactly one of values, decline and hold is needed")
+        given = (len(self.values) > 0) + self.decline + (self.hold is not None) + self.withdraw
+        if given != 1:
+            raise ValueError("exactly one of values, decline, hold and withdraw is needed")
 
 
 class Asks(msgspec.Struct, frozen=True):
@@ -144,9 +152,15 @@ class Asks(msgspec.Struct, frozen=True):
 
 
 class Sessions(msgspec.Struct, frozen=True):
-    """List sessions; with `all`, refused records too."""
+    """List sessions; with `all`, refused records too.
+
+    Attributes:
+        rule: what becomes of the asks of `session` from now on.
+    """
 
     all: bool = False
+    session: str | None = None
+    rule: Literal["mute", "unmute", "stop", "hold"] | None = None
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -171,6 +185,41 @@ class Roots(msgspec.Struct, frozen=True):
             raise ValueError("path is needed")
 
 
+class Lock(msgspec.Struct, frozen=True):
+    """Refuse everything from everywhere but the control socket."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=500)] = ""
+
+
+class Unlock(msgspec.Struct, frozen=True):
+    """End that."""
+
+
+class Operators(msgspec.Struct, frozen=True):
+    """List who may act; add an identity; take rights or give them back."""
+
+    action: Literal["list", "add", "revoke", "restore"] = "list"
+    name: _Name | None = None
+    channel: _Name | None = None
+    identity: _Name | None = None
+    roles: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=32)] = ()
+    rights: tuple[Right, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.action != "list" and self.name is None:
+            raise ValueError("name is needed")
+        if self.action == "add" and (self.channel is None or self.identity is None):
+            raise ValueError("channel and identity are needed")
+
+
+class Redact(msgspec.Struct, frozen=True):
+    """Mask credentials in one conversation, or show them for a while; null: as configured."""
+
+    session: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+    redact: bool | None
+    for_s: float | None = None
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Erase texts; with `dry_run`, say which."""
 
@@ -184,6 +233,50 @@ class Forget(msgspec.Struct, frozen=True):
             raise ValueError("exactly one of asks, session and before_ms is needed")
 
 
+class Verbosity(msgspec.Struct, frozen=True):
+    """Choose how much of one conversation's work is shown; null: as configured."""
+
+    session: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+    level: Literal["lean", "verbose", "quiet"] | None
+
+
+class Explain(msgspec.Struct, frozen=True):
+    """Say what would happen to a sample ask, raised now."""
+
+    ask_class: AskClass = msgspec.field(name="class", default="question")
+    repo: _Name | None = None
+    host: _Name | None = None
+    title: _Name | None = None
+    tags: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=32)] = ()
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Read the audit, newest lines; with `follow`, hear of later ones too."""
+
+    ask: _Id | None = None
+    session: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)] | None = None
+    since_ms: int | None = None
+    before: int | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
+    follow: bool = False
+
+
+class Outbox(msgspec.Struct, frozen=True):
+    """List what has not arrived on a channel."""
+
+
+class SortLetters(msgspec.Struct, frozen=True):
+    """Try messages that did not arrive once more, or drop them; `all`: every one given up."""
+
+    letters: Annotated[tuple[int, ...], msgspec.Meta(max_length=1000)] = ()
+    all: bool = False
+
+    def __post_init__(self) -> None:
+        if bool(self.letters) == self.all:
+            raise ValueError("exactly one of letters and all is needed")
+
+
 class Status(msgspec.Struct, frozen=True):
     """How the hub is."""
 
@@ -193,14 +286,35 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End the hub; `again` starts it anew in its process, for `upgrade` if it is outdated."""
+    """End the hub; `again` starts it anew in its process, for `upgrade` if it is outdated.
+
+    With `stays_down` whoever waits for an answer does not start the next hub.
+    """
 
     reason: str | None = None
+    stays_down: bool = False
     again: Literal["upgrade", "always"] | None = None
 
 
 Controlling: TypeAlias = (
-    Answer | Asks | Sessions | Login | Roots | Forget | Status | Reload | Stop
+    Answer
+    | Asks
+    | Sessions
+    | Login
+    | Roots
+    | Lock
+    | Unlock
+    | Operators
+    | Redact
+    | Verbosity
+    | Explain
+    | Forget
+    | Log
+    | Outbox
+    | SortLetters
+    | Status
+    | Reload
+    | Stop
 )
 Request: TypeAlias = Ask | Wait | Took | Cancel | Notify | Watch | Controlling
 
@@ -218,7 +332,17 @@ CONTROLLING: Final[dict[str, type[Request]]] = {
     "watch": Watch,
     "login": Login,
     "roots": Roots,
+    "lock": Lock,
+    "unlock": Unlock,
+    "operators": Operators,
+    "redact": Redact,
+    "verbosity": Verbosity,
+    "explain": Explain,
     "forget": Forget,
+    "log": Log,
+    "outbox": Outbox,
+    "outbox_retry": SortLetters,
+    "outbox_drop": SortLetters,
     "status": Status,
     "reload": Reload,
     "stop": Stop,
@@ -298,8 +422,12 @@ def check_session(words: SessionWords) -> SessionWords:
         text = getattr(words, name)
         if text is not None and unpaired_surrogate_or_nul(text) is not None:
             raise InvalidRequest(f"session.{name}: has a character that cannot be sent")
+    if words.tags != sendable_tags(words.tags):
+        raise InvalidRequest(f"session.tags: {TAG_RULE}")
     if words.title is not None and len(words.title) > MAX_TITLE_CHARS:
-        return msgspec.structs.replace(words, title=words.title[: MAX_TITLE_CHARS - 1] + "…")
+        # Masked first: a cut could leave half of a credential, which nobody would know.
+        title = mask(words.title)[: MAX_TITLE_CHARS - 1] + "…"
+        return msgspec.structs.replace(words, title=title)
     return words
 
 
@@ -338,6 +466,7 @@ def spec_of(words: AskWords) -> AskSpec:
             ask_class=words.ask_class,
             option_details=words.option_details,
             secret=words.secret,
+            merge=words.merge,
         )
     )
 

@@ -19,6 +19,7 @@ from upcall.hub.requests import SocketKind
 from upcall.model.errors import HubError, UpcallError
 from upcall.model.limits import HELLO_S, MAX_PARTIAL_BYTES, MAX_QUEUED_BYTES
 from upcall.model.platform import SeamLog
+from upcall.model.quotas import Limits
 from upcall.model.text import visible
 from upcall_discovery import paths
 
@@ -110,6 +111,7 @@ class HubSockets:
         version: of the program.
         max_queued_bytes: what a client may leave unread before it is disconnected.
         places: how many clients there may be; as many as the descriptors allow by default.
+        limits: how much programs may ask.
     """
 
     def __init__(
@@ -122,13 +124,20 @@ class HubSockets:
         version: str,
         max_queued_bytes: int = MAX_QUEUED_BYTES,
         places: Places | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._state = state
         self._clock = clock
         self._log = log
         self._max_queued_bytes = max_queued_bytes
         self._desk = Desk(
-            port, clock=clock, log=log, version=version, pid=os.getpid(), state=state
+            port,
+            clock=clock,
+            log=log,
+            version=version,
+            pid=os.getpid(),
+            state=state,
+            limits=limits,
         )
         self._buffer = ReadBuffer()
         self._gate = Gate(places or Places.within(_descriptors()))
@@ -160,6 +169,10 @@ class HubSockets:
     def event(self, waiter: int, name: str, fields: dict[str, Any]) -> None:
         """Say something to who waits; see `Desk.event`."""
         self._desk.event(waiter, name, fields)
+
+    def has(self, waiter: int) -> bool:
+        """Tell whether this waiter is still there."""
+        return self._desk.has(waiter)
 
     async def start(self) -> tuple[str, str]:
         """Listen, and return the paths of the asking and the controlling socket.

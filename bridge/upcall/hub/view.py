@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from upcall.core.kernel import Kernel
-from upcall.core.views import notice_view
 from upcall.hub.files import SessionFiles
 from upcall.hub.store.db import Store
 from upcall.model.ids import SessionId
@@ -78,43 +77,54 @@ class HubView:
 
     def open_asks(self) -> Sequence[AskView]:
         """Return open and claimed asks, oldest first."""
-        return self._kernel.open_asks()
+        return self._kernel.drawn(self._channel) if self._is_seen() else []
 
     def ask(self, ask_id: str) -> AskView | None:
         """Return an ask that is open, or was closed in this hub's life."""
-        row = self._kernel.find(ask_id)
+        row = self._kernel.find(ask_id) if self._is_seen() else None
         return None if row is None else self._kernel.view(row)
 
     async def history(self, before_ms: int | None, limit: int) -> Sequence[AskView]:
         """Return closed asks, newest first."""
+        if not self._is_seen():
+            return []
         rows = await self._store.closed_asks(before_ms, limit)
         return await with_sessions(self._kernel, self._store, rows)
 
     def sessions(self) -> Sequence[SessionView]:
         """Return sessions that live or have open asks."""
-        return self._kernel.sessions()
+        return self._kernel.sessions() if self._is_seen() else []
 
     async def notices(self, limit: int) -> Sequence[NoticeView]:
         """Return the newest notices, newest first."""
+        if not self._is_seen():
+            return []
         rows = await self._store.notices(limit)
         sessions = await sessions_of(
             self._kernel, self._store, [row.session_id for row in rows]
         )
-        return [notice_view(row, sessions.get(row.session_id)) for row in rows]
+        kernel = self._kernel
+        return [kernel.notice_view(row, sessions.get(row.session_id)) for row in rows]
 
     async def file(self, file_id: str) -> tuple[str, str, bytes] | None:
         """Return name, mime and bytes of a session's attachment."""
-        for row in await self._store.notices(NOTICES_SEARCHED):
+        for row in await self._store.notices(NOTICES_SEARCHED) if self._is_seen() else ():
             if row.file_id == file_id:
                 data = await asyncio.to_thread(self._files.read, row.session_id, file_id)
                 if data is None:
                     return None
-                return row.file_name or "file", row.mime or "application/octet-stream", data
+                session = self._kernel.session(row.session_id)
+                shown = self._kernel.notice_view(row, session)
+                return shown.file_name or "file", row.mime or "application/octet-stream", data
         return None
 
     def health(self) -> HealthView:
         """Return what is true right now."""
         return self._health()
+
+    def _is_seen(self) -> bool:
+        """Tell whether somebody there may see; who may not learns neither names nor counts."""
+        return self._kernel.is_seen_on(self._channel)
 
     def settings(self) -> Mapping[str, str]:
         """Return what the adapter kept."""

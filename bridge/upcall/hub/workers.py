@@ -4,17 +4,29 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+import msgspec
 import structlog
 
 from upcall.clock import Clock
-from upcall.model.effects import Send
+from upcall.model.effects import Find, Send
 from upcall.model.errors import DeliveryError, NotSent, Refused, Throttled
 from upcall.model.events import Delivered, DeliveryFailed, Event, Moment
-from upcall.model.platform import Adapter, Body, DeliveryKey, Place, Ref
+from upcall.model.platform import (
+    Adapter,
+    Body,
+    Deletes,
+    DeliveryKey,
+    FindsByKey,
+    Opening,
+    OpensThreads,
+    Place,
+    Ref,
+)
 from upcall.model.rows import DeliveryRow
 
 # A call that takes longer is taken for lost; whether it arrived is then uncertain.
 CALL_LIMIT_S: Final = 60.0
+_opening: Final = msgspec.json.Decoder(Opening)
 
 
 def is_cancelled() -> bool:
@@ -82,24 +94,31 @@ class Workers:
             # arrived.
             self._failed(row, "not_sent", "the hub is stopping")
             return
-        task = self._tasks.create_task(self._carry(row), name=f"delivery-{row.id}")
+        task = self._tasks.create_task(
+            self._carry(row, release.find), name=f"delivery-{row.id}"
+        )
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _carry(self, row: DeliveryRow) -> None:
+    async def _carry(self, row: DeliveryRow, find: Find) -> None:
         limit = self._clock.timeout(CALL_LIMIT_S)
         try:
             async with limit:
-                ref = await self._call(row)
+                ref = None if find == "no" else await self._find(row)
+                if find == "only" and ref is None:
+                    self._failed(row, "absent", "it was looked up and is not there")
+                    return
+                if ref is None:
+                    ref = await self._call(row)
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
             # Something within the adapter was cancelled, not this delivery.
             self._failed(row, "uncertain", "the adapter gave the call up")
         except Throttled as exc:
-            self._failed(row, "throttled", exc.msg, exc.retry_after_s)
+            self._failed(row, "throttled", exc.msg, exc)
         except Refused as exc:
-            self._failed(row, "refused", exc.msg)
+            self._failed(row, "refused", exc.msg, exc)
         except NotSent as exc:
             self._failed(row, "not_sent", exc.msg)
         except DeliveryError as exc:
@@ -121,15 +140,50 @@ class Workers:
         adapter = self._adapters.get(row.target)
         if adapter is None:
             raise NotSent(f"the channel {row.target} is not open")
+        if row.kind == "delete":
+            if isinstance(adapter, Deletes):
+                await adapter.delete(Ref(row.ref or ""))
+            return None
         if not row.body:
             raise Refused("the adapter could not draw this card")
         if row.kind == "edit":
             await adapter.edit(Ref(row.ref or ""), Body(row.body))
             return None
         key = DeliveryKey(row.effect, row.attempt)
+        if row.kind == "open":
+            return await self._open(adapter, row, key)
         return await adapter.post(Place(row.target, row.place), Body(row.body), key)
 
-    def _failed(self, row: DeliveryRow, kind: Any, msg: str, retry_after_s: float = 0) -> None:
+    async def _open(self, adapter: Adapter, row: DeliveryRow, key: DeliveryKey) -> str:
+        if not isinstance(adapter, OpensThreads):
+            raise Refused("the adapter says that it has threads, and cannot open one")
+        opening = _opening.decode(row.body)
+        place = await adapter.open_thread(opening, key)
+        if not place.address:
+            raise Refused("the adapter opened a thread without an address")
+        return place.address
+
+    async def _find(self, row: DeliveryRow) -> str | None:
+        """Return what was sent before, if it arrived; that this fails is no harm.
+
+        Raises:
+            NotSent, Refused, Throttled: it could not be looked up, and nothing was sent.
+        """
+        adapter = self._adapters.get(row.target)
+        if not isinstance(adapter, FindsByKey):
+            return None
+        key = DeliveryKey(row.effect, row.attempt)
+        try:
+            return await adapter.find(Place(row.target, row.place), key)
+        except (NotSent, Refused, Throttled):
+            raise
+        except DeliveryError as exc:
+            raise NotSent(f"it could not be looked up: {exc.msg}") from exc
+
+    def _failed(
+        self, row: DeliveryRow, kind: Any, msg: str, exc: DeliveryError | None = None
+    ) -> None:
+        paused = exc if isinstance(exc, Throttled) else None
         self._submit(
             DeliveryFailed(
                 at=self._moment(),
@@ -137,7 +191,9 @@ class Workers:
                 kind=kind,
                 # It is kept and shown; an adapter's error can quote a request's address.
                 msg=self._hide(msg),
-                retry_after_s=retry_after_s,
+                retry_after_s=0.0 if paused is None else paused.retry_after_s,
                 jitter=self._jitter(),
+                code="" if exc is None else exc.code,
+                place_only=paused is not None and paused.place_only,
             )
         )

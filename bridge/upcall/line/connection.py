@@ -80,6 +80,9 @@ class HubLine:
             except BaseException:
                 sock.close()
                 raise
+            if lent is None and not is_only_for_asking(state) and line._is_elsewhere(state):
+                sock.close()
+                continue
             return line
         if lent is not None or is_only_for_asking(state):
             raise _not_at(lent or paths.socket_paths(state)[0])
@@ -163,6 +166,16 @@ class HubLine:
                 "restart the hub with: upcall hub stop",
             )
         self.hub = hub
+
+    def _is_elsewhere(self, state: str) -> bool:
+        """Tell whether the hub serves another state folder, of which ours is a copy."""
+        named = self.hub.get("state_dir")
+        if not isinstance(named, str):
+            return False  # an older hub, found where ours would be
+        try:
+            return not os.path.samefile(named, state)
+        except (OSError, ValueError):
+            return False  # mounted here under another name
 
     def _ask(self, op: str, until: float, fields: dict[str, Any]) -> dict[str, Any]:
         self._last_id += 1
@@ -272,10 +285,13 @@ def read_hub_json(state: str) -> dict[str, Any]:
 
 
 def socket_paths(state: str, socket: str) -> Iterator[str]:
-    """Yield where the socket may be: as hub.json says, then the usual places."""
+    """Yield where the socket may be: as hub.json says, then the usual places.
+
+    What hub.json says is followed only to a place of this very state folder.
+    """
     index = {"ask": 0, "control": 1}[socket]
     named = read_hub_json(state).get(f"{socket}_sock")
-    if isinstance(named, str) and named:
+    if isinstance(named, str) and named and paths.is_own_socket(state, named):
         yield named
     usual = paths.socket_paths(state)[index]
     if usual != named:

@@ -41,5 +41,5 @@ class LineError(Exception):
         return out
 
 
-LOST_CODES = frozenset({"hub_gone", "hub_not_running", "hub_silent"})
-"""Codes that say that no hub answers now; a new one may be started."""
+LOST_CODES = frozenset({"hub_gone", "hub_not_running", "hub_silent", "hub_stopped"})
+"""Codes that say that no hub answers now; it is tried again."""

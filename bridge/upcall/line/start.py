@@ -48,7 +48,7 @@ def ensure_hub(
     """
     until = time.monotonic() + timeout_s
     state = paths.state_dir()
-    lent = lent_socket() is not None or is_only_for_asking(state)
+    lent = is_lent(state)
     line = _try(state, socket, until)
     if line is None and lent:
         # A hub started here would be one that nobody looks at. The line says why.
@@ -62,16 +62,73 @@ def ensure_hub(
     ):
         line = _replace(line, state, socket, until, note)
     if line is not None:
-        return line
+        return _warned(line, note)
     try:
         paths.ensure_private_dir(state)
         with _Lock(paths.start_lock(state), until):
-            return _try(state, socket, until) or _start(state, socket, until, command)
+            line = _try(state, socket, until) or _start(state, socket, until, command)
+            return _warned(line, note)
     except paths.PathProblem as err:
         raise LineError(err.code, err.msg, err.recover, error_class="configuration") from err
     except OSError as err:
         where = err.filename or state
         raise LineError("hub_start", f"cannot start a hub: {err.strerror}: {where}") from err
+
+
+def _warned(line: HubLine, note: Callable[[str], None] | None) -> HubLine:
+    """Pass on what the hub has to say to whoever runs a command."""
+    warning = line.hub.get("warning")
+    if note is not None and isinstance(warning, str):
+        note("upcall: " + "".join(one if one.isprintable() else "?" for one in warning))
+    return line
+
+
+class Again:
+    """Gets a hub back for whoever has lost it.
+
+    One that a person has stopped is not started again by those that only wait: they go on
+    as soon as somebody wants a hub anew.
+    """
+
+    def __init__(self) -> None:
+        # Remembered, as the mark may be removed together with all else of upcall.
+        self._is_stopped = False
+
+    def ensure(
+        self,
+        timeout_s: float = START_WITHIN_S,
+        *,
+        socket: str = "ask",
+        note: Callable[[str], None] | None = None,
+    ) -> HubLine:
+        """Return a connection as `ensure_hub` does.
+
+        Raises:
+            LineError: as there, and `hub_stopped`.
+        """
+        self._is_stopped = self._is_stopped or was_stopped(paths.state_dir())
+        if self._is_stopped:
+            try:
+                HubLine.connect(socket, timeout_s=timeout_s).close()
+            except LineError as err:
+                if err.code not in {"hub_not_running", "hub_gone"}:
+                    raise
+                raise LineError(
+                    "hub_stopped", "the hub was stopped", "to go on: upcall hub start"
+                ) from err
+            self._is_stopped = False
+        return ensure_hub(timeout_s, socket=socket, note=note)
+
+
+def is_lent(state: str | None = None) -> bool:
+    """Tell whether only the asking socket of a hub elsewhere is here, so none is started."""
+    state = paths.state_dir() if state is None else state
+    return lent_socket() is not None or is_only_for_asking(state)
+
+
+def was_stopped(state: str) -> bool:
+    """Tell whether a person stopped the last hub of the folder *state*."""
+    return read_hub_json(state).get("stopped") is True
 
 
 def is_newer(ours: str, theirs: str) -> bool:

@@ -30,6 +30,7 @@ class AskSpec(msgspec.Struct, frozen=True, omit_defaults=True):
         ask_class: `permission` asks have no default and take no casual answers.
         option_details: one longer text for each option, or None.
         secret: words that are shown to nobody, kept nowhere, and given to the asker once.
+        merge: its card may stand for equal asks of the same session too.
     """
 
     question: str
@@ -45,6 +46,7 @@ class AskSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     ask_class: AskClass = "question"
     option_details: tuple[str, ...] | None = None
     secret: bool = False
+    merge: bool = False
 
 
 class Selection(msgspec.Struct, frozen=True, omit_defaults=False):

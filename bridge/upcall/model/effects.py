@@ -4,23 +4,30 @@ Writes become rows in one transaction. Releases are carried out only after its c
 carry nothing that isn't in a row or harmless to lose.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from upcall.model.ids import AskId, SessionId
 from upcall.model.platform import LoginKept, Receipt
+from upcall.model.policy import Verbosity
 from upcall.model.rows import (
     AskRow,
     AuditRow,
     CardRow,
     ClaimRow,
     ConversationRow,
+    CopyRow,
     DeliveryRow,
+    HeldText,
+    HubButton,
     InboundRow,
+    LockRow,
     NoticeRow,
+    PairingRow,
     SessionRow,
     TokenRow,
+    VoteRow,
 )
 
 
@@ -47,16 +54,62 @@ class SaveRoot(msgspec.Struct, frozen=True):
 
 
 class SaveGate(msgspec.Struct, frozen=True):
-    """Keep a channel or place closed until a wall clock time."""
+    """Keep a channel or place closed until a wall clock time; 0: it is open again."""
 
     scope: str
     closed_until_ms: int
 
 
+class SaveVerbosity(msgspec.Struct, frozen=True):
+    """Keep how much of a conversation's work is shown; None: as the configuration says."""
+
+    conversation: str
+    level: Verbosity | None
+
+
+class SaveLock(msgspec.Struct, frozen=True):
+    """Lock the hub, or unlock it."""
+
+    lock: LockRow | None
+
+
+class SaveRevoked(msgspec.Struct, frozen=True):
+    """Take all rights from a person, or, without a time, give them back."""
+
+    name: str
+    at_ms: int | None
+
+
 class DropTokens(msgspec.Struct, frozen=True):
-    """Retire all tokens of an ask."""
+    """Retire all tokens of an ask; their digests are kept."""
 
     ask_id: AskId
+    at_ms: int
+
+
+class DropButtons(msgspec.Struct, frozen=True):
+    """Retire all buttons of one of the hub's own questions; their digests are kept."""
+
+    subject: str
+    at_ms: int
+
+
+class DropText(msgspec.Struct, frozen=True):
+    """A held text is over; its words are not kept."""
+
+    id: int
+
+
+class DropCard(msgspec.Struct, frozen=True):
+    """An ask's card on this channel was never posted, and is not going to be.
+
+    Attributes:
+        shown: it was posted, and is gone.
+    """
+
+    ask_id: AskId
+    channel: str
+    shown: bool = False
 
 
 class EndClaim(msgspec.Struct, frozen=True):
@@ -80,15 +133,35 @@ Write: TypeAlias = (
     | SaveLogin
     | SaveRoot
     | SaveGate
+    | SaveVerbosity
+    | VoteRow
+    | PairingRow
+    | SaveLock
+    | SaveRevoked
+    | CopyRow
+    | HubButton
+    | HeldText
     | DropTokens
+    | DropButtons
+    | DropText
+    | DropCard
     | EndClaim
 )
 
 
+Find: TypeAlias = Literal["no", "first", "only"]
+
+
 class Send(msgspec.Struct, frozen=True):
-    """Try a delivery now; its row says `sending` already."""
+    """Try a delivery now; its row says `sending` already.
+
+    Attributes:
+        find: it may be there already: look it up before it is sent (`first`), or look it up
+            and send nothing (`only`).
+    """
 
     delivery: DeliveryRow
+    find: Find = "no"
 
 
 class ToClients(msgspec.Struct, frozen=True):

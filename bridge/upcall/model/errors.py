@@ -157,13 +157,15 @@ class Throttled(DeliveryError):
 
     Attributes:
         retry_after_s: the pause that it asks for, in seconds.
+        place_only: it asks for it in this place alone, not on the whole channel.
     """
 
     code = "delivery_throttled"
 
-    def __init__(self, retry_after_s: float) -> None:
+    def __init__(self, retry_after_s: float, *, place_only: bool = False) -> None:
         super().__init__(f"the platform asks for a pause of {retry_after_s:g} s")
         self.retry_after_s = retry_after_s
+        self.place_only = place_only
 
 
 class Uncertain(DeliveryError):

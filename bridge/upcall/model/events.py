@@ -7,7 +7,9 @@ import msgspec
 from upcall.model.ask import AskSpec
 from upcall.model.ids import AskId, SessionId
 from upcall.model.platform import Inbound, Who
-from upcall.model.rows import AskRow
+from upcall.model.policy import Verbosity
+from upcall.model.rows import AskRow, PairingRow, RetiredToken
+from upcall.model.settings import LiveSettings
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -27,6 +29,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         uid: peer's uid.
         name: `--session NAME`, if given.
         chain: `pid:start` of all processes that count as the one that asked.
+        tags: what it calls itself by, for routes.
+        ttys: terminals of the program and of what started it.
     """
 
     pid: int
@@ -40,6 +44,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     repo: str | None = None
     branch: str | None = None
     chain: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    ttys: tuple[str, ...] = ()
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +96,12 @@ class Took(_Event, frozen=True, kw_only=True):
 
 
 class CancelAsked(_Event, frozen=True, kw_only=True):
-    """The asker withdraws its ask."""
+    """The asker, or its user, withdraws its ask."""
 
     waiter: int
     ask_id: AskId
     found: AskRow | None = None
+    reason: str = ""
 
 
 class NoticeRaised(_Event, frozen=True, kw_only=True):
@@ -121,7 +128,11 @@ class AskerDied(_Event, frozen=True, kw_only=True):
 
 
 class LinkUp(_Event, frozen=True, kw_only=True):
-    """The hub is attached to a session's endpoint and has its hello."""
+    """The hub is attached to a session's endpoint and has its hello.
+
+    Attributes:
+        ttys: terminals of the program and of what started it.
+    """
 
     session_id: SessionId
     pid: int
@@ -130,6 +141,7 @@ class LinkUp(_Event, frozen=True, kw_only=True):
     program: str | None
     cwd: str | None
     capabilities: tuple[str, ...]
+    ttys: tuple[str, ...] = ()
 
 
 class LinkSynced(_Event, frozen=True, kw_only=True):
@@ -173,13 +185,16 @@ class PersonActed(_Event, frozen=True, kw_only=True):
 
     Attributes:
         receipt_id: what the adapter waits on, or 0.
-        found: the ask that it names, if closed before this hub's life.
+        found: the ask that it names, or whose card or button it names, if closed before
+            this hub's life.
+        retired: what the button was, if it was over before this hub's life.
     """
 
     channel: str
     inbound: Inbound
     receipt_id: int = 0
     found: AskRow | None = None
+    retired: RetiredToken | None = None
 
 
 class Delivered(_Event, frozen=True, kw_only=True):
@@ -190,22 +205,93 @@ class Delivered(_Event, frozen=True, kw_only=True):
 
 
 class DeliveryFailed(_Event, frozen=True, kw_only=True):
-    """A delivery did not arrive, or may not have."""
+    """A delivery did not arrive, or may not have.
+
+    Attributes:
+        kind: `absent`: it was looked up and is not there, and was not sent again.
+        code: of the error.
+        place_only: the platform asks for a pause in this place alone.
+    """
 
     delivery: int
-    kind: Literal["not_sent", "refused", "throttled", "uncertain"]
+    kind: Literal["not_sent", "refused", "throttled", "uncertain", "absent"]
     msg: str
     retry_after_s: float = 0.0
     jitter: float = 0.0
+    code: str = ""
+    place_only: bool = False
 
 
 class ChannelChanged(_Event, frozen=True, kw_only=True):
-    """A channel hears, or not; and how many look."""
+    """A channel hears, or not; and how many look.
+
+    Attributes:
+        caught_up: all that people did while it did not hear has been handed in.
+    """
 
     channel: str
     hearing: bool
     audience: int
     reason: str | None = None
+    caught_up: bool = False
+    signed_in: int = 0
+
+
+class Slept(_Event, frozen=True, kw_only=True):
+    """The computer was asleep until now.
+
+    Attributes:
+        since_ms: wall clock time at which it was last known to be awake.
+    """
+
+    since_ms: int
+
+
+class AtMachine(_Event, frozen=True, kw_only=True):
+    """Somebody was seen at this computer, or nobody was.
+
+    Attributes:
+        seen: terminal or file of a signal, to when it was last touched on the boot clock.
+    """
+
+    seen: dict[str, float]
+
+
+class VerbositySet(_Event, frozen=True, kw_only=True):
+    """How much of a conversation's work is shown; None: as the configuration says."""
+
+    conversation: str
+    level: Verbosity | None
+
+
+class RedactionChosen(_Event, frozen=True, kw_only=True):
+    """Somebody at the control socket chose whether credentials are masked in a conversation.
+
+    Attributes:
+        redact: masked or not; None: as the configuration says.
+        for_s: how long they are shown.
+        by: who chose it, in words.
+    """
+
+    conversation: str
+    redact: bool | None
+    by: str
+    for_s: float | None = None
+
+
+class LettersSorted(_Event, frozen=True, kw_only=True):
+    """A person wants messages that did not arrive tried once more, or dropped.
+
+    Attributes:
+        number: of the request, for its result.
+        letters: their ids.
+        found: their asks that were closed before this hub's life.
+    """
+
+    number: int
+    action: Literal["retry", "drop"]
+    letters: tuple[int, ...]
+    found: dict[AskId, AskRow] = {}
 
 
 class RootChanged(_Event, frozen=True, kw_only=True):
@@ -214,6 +300,56 @@ class RootChanged(_Event, frozen=True, kw_only=True):
     waiter: int
     path: str
     gone: bool
+
+
+class LockAsked(_Event, frozen=True, kw_only=True):
+    """Somebody at the control socket locks the hub, or unlocks it."""
+
+    lock: bool
+    who: Who
+    reason: str = ""
+
+
+class OperatorChanged(_Event, frozen=True, kw_only=True):
+    """Somebody at the control socket adds a person's identity, or takes or returns rights.
+
+    Attributes:
+        pairing: what is added.
+        name: whose rights are taken, or with `back` given back.
+    """
+
+    who: Who
+    pairing: PairingRow | None = None
+    name: str = ""
+    back: bool = False
+    fresh: bytes = b""
+
+
+class SettingsChanged(_Event, frozen=True, kw_only=True):
+    """The configuration file was read, and can be used.
+
+    Attributes:
+        source: its live tables, as they are kept for the next start.
+    """
+
+    settings: LiveSettings
+    source: str
+
+
+class SettingsRefused(_Event, frozen=True, kw_only=True):
+    """The configuration file was read, and cannot be used; the former stays in force."""
+
+    msg: str
+
+
+class StoreMeasured(_Event, frozen=True, kw_only=True):
+    """The store was looked through.
+
+    Attributes:
+        sizes: how much it keeps of each session that lives, in characters of text.
+    """
+
+    sizes: dict[SessionId, int]
 
 
 class Due(_Event, frozen=True, kw_only=True):
@@ -232,6 +368,20 @@ class TextsForgotten(_Event, frozen=True, kw_only=True):
     asks: tuple[AskId, ...]
     sessions: tuple[SessionId, ...] = ()
     conversation: str | None = None
+
+
+class AuditAnchored(_Event, frozen=True, kw_only=True):
+    """The audit's head was noted; a channel is to keep it too.
+
+    Attributes:
+        channel: which.
+        text: the line.
+        effect: unique to this head.
+    """
+
+    channel: str
+    text: str
+    effect: str
 
 
 class Resumed(_Event, frozen=True, kw_only=True):
@@ -255,7 +405,18 @@ Event: TypeAlias = (
     | Delivered
     | DeliveryFailed
     | ChannelChanged
+    | AtMachine
+    | VerbositySet
+    | RedactionChosen
+    | LettersSorted
     | RootChanged
+    | Slept
+    | StoreMeasured
+    | AuditAnchored
+    | LockAsked
+    | OperatorChanged
+    | SettingsChanged
+    | SettingsRefused
     | TextsForgotten
     | Due
     | Resumed

@@ -145,6 +145,8 @@ class ActionNeeded(WireFrame, frozen=True, tag="action_needed"):
     held: bool = False
     # Shown only to clients with `secret_asks_v1`.
     secret: bool = False
+    # Its card may stand for equal asks of the session too.
+    merge: bool = False
 
     @property
     def recommended(self) -> int | None:
@@ -221,6 +223,14 @@ class IdentityHeader(WireFrame, frozen=True, tag="identity_header"):
     branch: str
     machine: str
     title: str | None = None
+    # Ours. Whoever calls something else so must not lose the frame by it; see `said_tags`.
+    tags: Any = ()
+
+    @property
+    def said_tags(self) -> tuple[str, ...]:
+        """The tags, as far as they are texts."""
+        found = self.tags if isinstance(self.tags, list | tuple) else ()
+        return tuple(tag for tag in found if isinstance(tag, str))
 
 
 class ContextUpdate(WireFrame, frozen=True, tag="context_update"):

@@ -28,8 +28,9 @@ _FIELDS: "Mapping[str, tuple[tuple[type, ...], str]]" = {
     "free_text": _SWITCH,
     "permission": _SWITCH,
     "secret": _SWITCH,
+    "merge": _SWITCH,
 }
-_NEEDED = frozenset({"question", "multi", "permission", "secret"})
+_NEEDED = frozenset({"question", "multi", "permission", "secret", "merge"})
 _ORDERLESS = (set, frozenset, dict)
 
 

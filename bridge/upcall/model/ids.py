@@ -59,6 +59,11 @@ def new_hosted_session_id(random: bytes) -> SessionId:
     return SessionId("s" + crockford(random, 12))
 
 
+def short_id(ask_id: AskId) -> str:
+    """Return the beginning of a public id, as people are told it; commands take it too."""
+    return ask_id[:5]
+
+
 def new_press_token(random: bytes) -> PressToken:
     """Return a button's token from 12 random bytes."""
     return PressToken(crockford(random, 19))

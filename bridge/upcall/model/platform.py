@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import (
     Any,
+    Final,
     Generic,
     Literal,
     NewType,
@@ -48,6 +49,25 @@ class Place(msgspec.Struct, frozen=True):
     address: str
 
 
+class Opening(msgspec.Struct, frozen=True):
+    """A conversation that is to get a thread.
+
+    Attributes:
+        conversation: its key in the hub; opaque, and equal for its repeats.
+        title: what to call the thread; one line of other people's words.
+        parent: the address of the place in which it is to be opened, if the adapter has
+            several and gave one before; else empty.
+    """
+
+    conversation: str
+    title: str
+    parent: str = ""
+
+
+THREAD_GONE: Final = "thread_gone"
+"""Code of a `Refused` whose thread, or whole place, was removed on the platform."""
+
+
 class Body(msgspec.Struct, frozen=True):
     """One lowered platform call. Stored before it is sent; one row, one call."""
 
@@ -81,9 +101,22 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = False
     repeat: Literal["by_key", "by_lookup", "none", "harmless"] = "none"
     press_lifetime_s: float | None = None
+    # How many calls the platform may be given at once.
+    under_way: int = 8
+    # Its adapter can take a message away again (`Deletes`).
+    deletes: bool = False
+    # Its adapter says by `ChannelState.caught_up` when all that people did while nobody
+    # heard has been handed in; until then no deadline is taken for passed.
+    catches_up: bool = False
     # Words that a person types here go to the hub alone: no company keeps them. Without it
     # the channel never hears of a secret ask.
     secrets: bool = False
+    # Whoever acts here has shown to be the hub's own user, by a login or to the system; a chat
+    # only knows its own ids, and nobody there is an operator before being named.
+    own_user: bool = False
+    # Its cards show the options with their numbers, so a number that a person types there
+    # is one of them. Elsewhere it is a word like any other.
+    shows_numbers: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -129,6 +162,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
         indices: options chosen, from 0.
         text: words, or a label typed as words; never both with a decline.
         typed: values as typed (labels, `#2` or words); the hub reads them.
+        withdraw: takes the person's vote back, on an ask that several decide.
+        sent_ms: the surface's own time of the act, in wall clock milliseconds, if it has one.
     """
 
     key: str
@@ -140,19 +175,53 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     typed: tuple[str, ...] | None = None
     decline: bool = False
     hold: bool | None = None
+    withdraw: bool = False
+    sent_ms: int | None = None
 
 
 class Pressed(msgspec.Struct, frozen=True, kw_only=True):
-    """A tap on a button of a card."""
+    """A tap on a button of a message that the channel's own account posted.
+
+    Attributes:
+        token: what the button carries; empty for a button that carries none.
+        place: the chat and thread that the tap names.
+        ref: the platform's id of the message with the button, where the tap names it.
+        content: the platform's id of the tap itself, where that is not the event's: an event
+            that comes again under another key is then the same act.
+        sent_ms: the platform's own time of the tap, in wall clock milliseconds.
+    """
 
     key: str
     token: str
     place: Place
     who: Who
+    ref: str | None = None
+    sent_ms: int | None = None
+    content: str = ""
+
+
+TextOrigin: TypeAlias = Literal[
+    "typed", "forwarded", "edited", "quoted", "relayed", "automatic"
+]
+"""How a text came to be in a conversation. Only what a person typed there can answer.
+
+`edited` is the later form of a message, `relayed` came by another bot, app, channel or
+webhook, and `automatic` was written by nobody.
+"""
 
 
 class Texted(msgspec.Struct, frozen=True, kw_only=True):
-    """Words from a person, in a session's conversation."""
+    """Words from a person, in a session's conversation.
+
+    Attributes:
+        session_id: the session that the surface itself sent it to, such as a page's message
+            box; such a text is a message, and never an answer.
+        place: the chat and thread that it was written in.
+        reply_to: the platform's id of the message that it directly replies to.
+        ref: the platform's id of the text itself; its later forms bear the same.
+        sent_ms: the platform's own time of it, in wall clock milliseconds. Without it the
+            text answers nothing that it does not reply to.
+    """
 
     key: str
     who: Who
@@ -160,6 +229,40 @@ class Texted(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     place: Place | None = None
     reply_to: str | None = None
+    ref: str | None = None
+    sent_ms: int | None = None
+    origin: TextOrigin = "typed"
+
+
+class SessionRuled(msgspec.Struct, frozen=True, kw_only=True):
+    """A person says what becomes of the questions of a session that asks too many.
+
+    Attributes:
+        rule: `mute`: no more of them are shown on channels; `unmute`; `stop`: those that
+            were not shown are declined, and new ones are refused; `hold`: mute, and stop
+            the clocks of those that are open.
+    """
+
+    key: str
+    who: Who
+    session_id: str
+    rule: Literal["mute", "unmute", "stop", "hold"]
+
+
+class Commanded(msgspec.Struct, frozen=True, kw_only=True):
+    """A person gave the hub a command, such as `/lock`, in any conversation.
+
+    Attributes:
+        name: the command, without its mark, in lower case.
+        text: what followed it.
+    """
+
+    key: str
+    who: Who
+    name: str
+    text: str = ""
+    place: Place | None = None
+    session_id: str | None = None
 
 
 class SettingKept(msgspec.Struct, frozen=True):
@@ -186,7 +289,9 @@ class LoginKept(msgspec.Struct, frozen=True, kw_only=True):
     gone: bool = False
 
 
-Inbound: TypeAlias = Answered | Pressed | Texted | SettingKept | LoginKept
+Inbound: TypeAlias = (
+    Answered | Pressed | Texted | Commanded | SessionRuled | SettingKept | LoginKept
+)
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +300,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ok: it was taken.
         code: stable reason if not: `already_answered`, `stale_card`, `invalid_answer`,
-            `unknown_ask`, `self_answer`, `not_permitted`, ...
+            `unknown_ask`, `self_answer`, `not_permitted`, `locked`, ... At `stranger` an
+            adapter says and does nothing that anybody could see.
         msg: the reason in words, for the person.
         recover: what the person can do instead, if the words do not say it.
         result: how the ask stands, if the event named one.
@@ -214,12 +320,17 @@ class ChannelState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         hearing: an inbound round was completed recently.
         audience: pages or screens open now.
+        signed_in: browsers that could open a page, whether one is open or not.
         reason: why it does not hear, in words.
+        caught_up: all that was done while it did not hear has been handed in
+            (`Capabilities.catches_up`).
     """
 
     hearing: bool
     audience: int = 0
+    signed_in: int = 0
     reason: str | None = None
+    caught_up: bool = False
 
 
 class Inbox(Protocol):
@@ -398,6 +509,7 @@ class Spec(Generic[ConfigT]):
         capabilities: what the platform can do.
         lower: pure; one body for each call that will be made.
         open: builds the adapter; connects nothing yet.
+        secrets: keys of its table that are secrets: the file says only where they are kept.
     """
 
     name: str
@@ -405,14 +517,28 @@ class Spec(Generic[ConfigT]):
     capabilities: Capabilities
     lower: Callable[[Message, Place], Sequence[Body]]
     open: Callable[[ConfigT, Seams], Adapter]
+    secrets: tuple[str, ...] = ()
 
 
 @runtime_checkable
 class OpensThreads(Protocol):
     """An adapter that opens a thread for a conversation."""
 
-    async def open_thread(self, title: str) -> Place:
-        """Open one and return its place."""
+    async def open_thread(self, opening: Opening, key: DeliveryKey) -> Place:
+        """Open one and return its place. Raises as `post` does.
+
+        A later `post` or `edit` into a thread that somebody has removed is refused with
+        the code `THREAD_GONE`; the hub then opens another and shows there what is open.
+        """
+        ...
+
+
+@runtime_checkable
+class Deletes(Protocol):
+    """An adapter that can take a message away again."""
+
+    async def delete(self, ref: Ref) -> None:
+        """Remove what *ref* shows; that it is gone already is no error. Raises as `post`."""
         ...
 
 
@@ -421,7 +547,11 @@ class FindsByKey(Protocol):
     """An adapter that can tell whether an earlier delivery arrived."""
 
     async def find(self, place: Place, key: DeliveryKey) -> Ref | None:
-        """Return the ref of what was posted under *key*, if it is there."""
+        """Return the ref of what was posted under *key*, if it is there.
+
+        Of a thread that was being opened the place is empty, and the ref is its address.
+        Raises as `post` does.
+        """
         ...
 
 

@@ -6,12 +6,13 @@ labels. Every surface takes its labels from here.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import msgspec
 
 from upcall.model.lookalikes import alike, difference, looks
+from upcall.model.refusals import is_refusal
 from upcall.model.scripted import findings
 from upcall.model.text import bare_label, shown_code_point, visible
 from upcall.model.views import AskView
@@ -22,7 +23,8 @@ HUB_WORDS: Final = (
     # controls
     "Answer", "Answer here", "Answer in words", "Answer at the terminal", "Back", "Decline",
     "Deny", "Hold", "Let the clock run", "Put away", "Send", "Send now", "Send words", "Undo",
-    "Your answer", "#decline",
+    "Your answer", "#decline", "Hold all", "Mute", "Unmute", "Stop asking", "Drop",
+    "Send as answer", "Send as message",
     # states
     "Answered", "being answered", "cancelled", "declined", "ended", "held", "not connected",
     "not sent", "not sent, no connection", "nothing was sent", "on hold", "sending…", "sent",
@@ -51,6 +53,8 @@ def label_shown(label: str) -> str:
     return f"{_MARK}{shown}" if poses_as_hub(label) else shown
 
 
+# The same few labels are drawn again and again, each time on every surface.
+@lru_cache(maxsize=1024)
 def poses_as_hub(label: str) -> bool:
     """Tell whether *label* could be taken for a control or a state line of the hub."""
     bare = bare_label(label)
@@ -68,6 +72,11 @@ def _hub_looks() -> frozenset[str]:
 
 def label_notes(labels: Sequence[str]) -> tuple[str, ...]:
     """Return, for each label, what tells it from the one that it looks like, else ""."""
+    return _notes(tuple(labels))
+
+
+@lru_cache(maxsize=256)
+def _notes(labels: tuple[str, ...]) -> tuple[str, ...]:
     others = alike(labels)
     return tuple(
         _note(labels, index, others[index]) if index in others else _empty_note(label)
@@ -145,10 +154,15 @@ def _warning(text: str | None) -> str:
 
 
 def with_shown(ask: AskView) -> AskView:
-    """Return *ask* with its labels as they are shown, the notes on them and the warnings."""
+    """Return *ask* with what is shown of its labels, and with the warnings."""
     return msgspec.structs.replace(
         ask,
         labels_shown=tuple(map(label_shown, ask.options)),
         label_notes=label_notes(ask.options),
         warnings=ask_warnings(ask),
+        allows=tuple(
+            index
+            for index, label in enumerate(ask.options)
+            if ask.ask_class == "permission" and not is_refusal(label)
+        ),
     )

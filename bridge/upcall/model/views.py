@@ -15,7 +15,13 @@ SessionState: TypeAlias = Literal["attached", "away", "gone"]
 
 
 class SessionView(msgspec.Struct, frozen=True):
-    """A session, with what it says of itself and what the hub found out."""
+    """A session, with what it says of itself and what the hub found out.
+
+    Attributes:
+        asks: what a person said of its questions: `shown`, `muted` or `stopped`.
+        waiting: how many of them wait to be shown.
+        redaction: that credentials are shown there as they are: until when, by whose choice.
+    """
 
     session_id: str
     kind: SessionKind
@@ -36,6 +42,10 @@ class SessionView(msgspec.Struct, frozen=True):
     since_ms: int = 0
     record_path: str | None = None
     takes_text: bool = False
+    tags: tuple[str, ...] = ()
+    asks: str = "shown"
+    waiting: int = 0
+    redaction: str | None = None
 
 
 class AskView(msgspec.Struct, frozen=True):
@@ -46,6 +56,11 @@ class AskView(msgspec.Struct, frozen=True):
             taken for words of the hub.
         label_notes: for each option what tells it from another one that looks like it; "".
         warnings: what to say of characters that deceive, a line each.
+        waiting: channels show it once fewer of its session's asks are shown.
+        burst: of a permission ask, how many of its session there were within five minutes.
+        hidden_chars: of a permission, how many characters of what will run are masked.
+        can_withdraw: a vote that came from this computer can be taken back.
+        allows: of a permission, the options that do not plainly say no, by index.
     """
 
     id: str
@@ -72,11 +87,16 @@ class AskView(msgspec.Struct, frozen=True):
     closed_ms: int | None = None
     can_decline: bool = False
     can_hold: bool = False
+    can_withdraw: bool = False
     note: str = ""
     secret: bool = False
     labels_shown: tuple[str, ...] = ()
     label_notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    waiting: bool = False
+    burst: int = 0
+    hidden_chars: int = 0
+    allows: tuple[int, ...] = ()
 
 
 class ChannelView(msgspec.Struct, frozen=True):
@@ -85,8 +105,11 @@ class ChannelView(msgspec.Struct, frozen=True):
     Attributes:
         state: `delivered` the card is there; `sending`; `down` the channel is not hearing.
         audience: pages or screens that are open now.
+        signed_in: browsers that could open a page.
         reason: why it is down, in words.
         heard_ms: when an inbound round was last completed.
+        event_ms: when something that a person did there was last handled.
+        deaf_since_ms: since when it may have missed something.
     """
 
     name: str
@@ -94,6 +117,35 @@ class ChannelView(msgspec.Struct, frozen=True):
     audience: int = 0
     reason: str | None = None
     heard_ms: int | None = None
+    event_ms: int | None = None
+    deaf_since_ms: int | None = None
+    signed_in: int = 0
+
+
+class LetterView(msgspec.Struct, frozen=True):
+    """A message of the outbox that has not arrived.
+
+    Attributes:
+        id: by which it is tried again or dropped.
+        kind: `post`, `edit`, `remind`, `delete`, or `open` for a thread.
+        state: `dead` it was given up; `uncertain` it may have arrived; `retry` and `queued`
+            it waits; `sending` it is on its way.
+        attempts: how many sends may have arrived.
+        ask: the public id of the ask that it is about.
+        next_ms: when it is tried again.
+        reason: what went wrong, in words.
+    """
+
+    id: int
+    kind: str
+    lane: str
+    channel: str
+    state: str
+    attempts: int
+    created_ms: int
+    ask: str | None = None
+    next_ms: int | None = None
+    reason: str | None = None
 
 
 class NoticeView(msgspec.Struct, frozen=True):
@@ -139,8 +191,84 @@ class Problem(msgspec.Struct, frozen=True):
     recover: str | None = None
 
 
+class IdentityView(msgspec.Struct, frozen=True):
+    """How one person is known on one channel.
+
+    Attributes:
+        added: while the hub ran, and not in the configuration.
+        waits_for: the ask that somebody has to agree to before it counts.
+    """
+
+    channel: str
+    identity: str
+    added: bool = False
+    waits_for: str | None = None
+
+
+class OperatorView(msgspec.Struct, frozen=True):
+    """A person who may act, or whose rights were taken.
+
+    Attributes:
+        rights_on: channel to what the person may do there instead.
+        revoked: all rights are taken, whatever is said here.
+    """
+
+    name: str
+    identities: tuple[IdentityView, ...] = ()
+    roles: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+    rights_on: dict[str, tuple[str, ...]] = {}
+    revoked: bool = False
+
+
+class LaneView(msgspec.Struct, frozen=True):
+    """How much waits in one lane of the outbox, and for how long the oldest of it has."""
+
+    lane: str
+    waiting: int
+    oldest_s: float | None = None
+
+
+class GateView(msgspec.Struct, frozen=True):
+    """A channel, or one place of it, that asked for a pause.
+
+    Attributes:
+        one_place: not the whole channel.
+    """
+
+    channel: str
+    one_place: bool
+    closed_for_s: float
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What the kernel can say of itself in numbers.
+
+    Attributes:
+        uncertain: deliveries that may have arrived, or not.
+        claimed: asks whose answer is on its way to the program.
+        answers: channel to how many asks ended with an answer from there, since the start.
+    """
+
+    lanes: tuple[LaneView, ...] = ()
+    gates: tuple[GateView, ...] = ()
+    uncertain: int = 0
+    claimed: int = 0
+    oldest_ask_s: float | None = None
+    answers: dict[str, int] = {}
+
+
 class HealthView(msgspec.Struct, frozen=True):
-    """What is true of the hub right now."""
+    """What is true of the hub right now.
+
+    Attributes:
+        discovered: endpoints of sessions that were found and are alive.
+        attached: how many of them the hub is connected to.
+        dead_letters: deliveries that were given up.
+        commit_p50_s, commit_p99_s: how long the last commits took.
+        clock_steps: how often the wall clock was set since the start.
+        sleeps: how often the computer slept since the start.
+    """
 
     ready: bool
     degraded: tuple[Problem, ...]
@@ -149,3 +277,11 @@ class HealthView(msgspec.Struct, frozen=True):
     open_asks: int
     deliveries_waiting: int
     started_ms: int
+    discovered: int = 0
+    attached: int = 0
+    dead_letters: int = 0
+    numbers: Numbers = Numbers()
+    commit_p50_s: float | None = None
+    commit_p99_s: float | None = None
+    clock_steps: int = 0
+    sleeps: int = 0

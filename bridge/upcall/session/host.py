@@ -11,6 +11,7 @@ async with Session("Nightly build") as session:
 import asyncio
 import itertools
 import os
+import re
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
@@ -60,6 +61,7 @@ from upcall.model.ids import (
     is_session_id,
     new_hosted_session_id,
 )
+from upcall.model.tags import TAG_RULE, sendable_tags
 from upcall.model.text import one_line
 from upcall.session.asking import (
     Waiting,
@@ -113,6 +115,7 @@ class Session:
         hub: start a hub if none runs, so that the session is seen by people.
         project: publish beside the project too: True for the working folder, or its root.
         allow_origins: browser origins that may connect; none by default.
+        tags: what it calls itself by, for routes; those of $UPCALL_TAGS if None.
         clock: the time.
 
     Attributes:
@@ -133,6 +136,7 @@ class Session:
         hub: bool = True,
         project: bool | str | os.PathLike[str] = False,
         allow_origins: Collection[str] = (),
+        tags: Collection[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         if session_id is not None and not is_session_id(session_id):
@@ -149,6 +153,7 @@ class Session:
         self.verbosity: str | None = None
         self.redact: bool | None = None
         self._title = None if title is None else sendable(title)
+        self._tags = _tags_of(tags)
         self._repo = repo
         self._branch = branch
         self._cwd = os.fspath(cwd) if cwd is not None else None
@@ -208,6 +213,7 @@ class Session:
                 branch=branch,
                 machine=sendable(origin.machine),
                 title=self._title,
+                tags=self._tags,
             )
         )
         self._endpoint.broadcast(ContextUpdate(session_id=self.session_id, cwd=sendable(cwd)))
@@ -305,6 +311,7 @@ class Session:
         permission: bool = False,
         option_details: Sequence[str] | None = None,
         secret: bool = False,
+        merge: bool = False,
         ask_id: str | None = None,
     ) -> Answer:
         """Ask, and wait for the answer.
@@ -325,6 +332,8 @@ class Session:
             option_details: one more text for each option.
             secret: the answer is words that are shown to nobody and kept nowhere; people type
                 them in the inbox or at a terminal.
+            merge: equal questions that are open at the same time are one card, and one answer
+                is for all of them, where the policy allows it; never permissions.
             ask_id: a fresh public id; made if None.
 
         Returns:
@@ -344,7 +353,7 @@ class Session:
                 "min_selected": min_selected, "max_selected": max_selected,
                 "free_text": free_text, "recommended": recommended, "timeout_s": timeout_s,
                 "default": default, "permission": permission, "secret": secret,
-                "ask_id": ask_id,
+                "merge": merge, "ask_id": ask_id,
             }
         )  # fmt: skip
         labels = checked_labels("options", options)
@@ -372,6 +381,7 @@ class Session:
                 else checked_labels("option_details", option_details)
             ),
             secret=secret,
+            merge=merge,
         )
         action = action_id_for(ask_id)
         frame = self._book.raise_(action, spec, now_ms=now_ms)
@@ -658,3 +668,15 @@ class Session:
 
 def _deadline(now_ms: int, timeout_s: float | None) -> int | None:
     return None if timeout_s is None else now_ms + round(check_deadline(timeout_s) * 1000)
+
+
+def _tags_of(given: Collection[str] | None) -> tuple[str, ...]:
+    if given is None:
+        given = re.split(r"[,\s]+", os.environ.get("UPCALL_TAGS", "").strip(", \t\n"))
+        given = [tag for tag in given if tag]
+    if isinstance(given, str) or not all(isinstance(tag, str) for tag in given):
+        raise UsageError("tags: a list of texts is wanted")
+    tags = tuple(dict.fromkeys(given))
+    if sendable_tags(tags) != tags:
+        raise UsageError(f"tags: {TAG_RULE}")
+    return tags

@@ -171,8 +171,12 @@ def _sessions_folder() -> str:
 
 def _runtime_of_hub() -> str | None:
     try:
-        data = paths.read_private_file(paths.hub_json(paths.state_dir()), _HUB_JSON_LIMIT_BYTES)
-        named = json.loads(data)["runtime_dir"]
+        state = paths.state_dir()
+        data = paths.read_private_file(paths.hub_json(state), _HUB_JSON_LIMIT_BYTES)
+        found = json.loads(data)
+        named = found["runtime_dir"]
+        if not paths.is_own_socket(state, found["control_sock"]):
+            return None  # of the state folder that ours was copied from
     except (OSError, ValueError, KeyError, TypeError, paths.PathProblem):
         return None
     return named if isinstance(named, str) and os.path.isabs(named) else None

@@ -40,6 +40,9 @@ def test_a_raised_ask_is_stored_shown_hosted_and_responded() -> None:
             "audience": 0,
             "reason": None,
             "heard_ms": rig.wall_ms,
+            "event_ms": None,
+            "deaf_since_ms": None,
+            "signed_in": 0,
         }
     ]
     (host,) = rig.of(Host)
@@ -557,6 +560,9 @@ def test_a_notice_needs_no_ask_and_leaves_no_session_behind() -> None:
                 "audience": 0,
                 "reason": None,
                 "heard_ms": rig.wall_ms,
+                "event_ms": None,
+                "deaf_since_ms": None,
+                "signed_in": 0,
             }
         ]
     }

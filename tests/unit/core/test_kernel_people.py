@@ -15,8 +15,6 @@ from upcall.model.ids import ActionId
 from upcall.model.platform import (
     Answered,
     LoginKept,
-    Place,
-    Pressed,
     Receipt,
     SettingKept,
     Who,
@@ -165,7 +163,7 @@ def test_an_answer_without_a_revision_is_for_what_stands() -> None:
 
 
 def test_the_same_act_twice_has_one_effect_also_after_a_restart() -> None:
-    rig = Rig()
+    rig = Rig(channel("web"), channel("phone"))
     rig.ask()
     first = rig.answer(key="tap")
     again = rig.answer(key="tap", indices=(1,))
@@ -329,7 +327,7 @@ def test_a_session_does_not_answer_its_own_permission_ask() -> None:
 
 
 def press(rig: Rig, token: str, key: str = "p1", on: str = "chat") -> Receipt | None:
-    return rig.act(Pressed(key=key, token=token, place=Place(on, "x"), who=ADA), on=on)
+    return rig.press(token, key=key, on=on)
 
 
 def tokens(rig: Rig) -> dict[str, str]:
@@ -337,13 +335,11 @@ def tokens(rig: Rig) -> dict[str, str]:
 
 
 def test_a_press_answers_the_card_and_a_late_one_hears_what_won() -> None:
-    rig = Rig(channel("chat", buttons=10))
+    rig = Rig(channel("chat", buttons=10), channel("other"))
     rig.ask()
     minted = tokens(rig)
     assert sorted(minted) == ["0", "1", "decline", "done", "hold"]
-    assert press(rig, minted["1"], on="other") == Receipt(
-        ok=False, code="unknown_button", msg="This button is not live."
-    )
+    assert refused(press(rig, minted["1"], on="other")) == "wrong_place"
     assert refused(press(rig, "nonsense")) == "unknown_button"
     receipt = press(rig, minted["1"])
     assert receipt is not None

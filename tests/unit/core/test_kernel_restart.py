@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.kernel_rig import HOME, Rig, ask_id, asker, channel
-from upcall.core import kernel, ledger, people, state
+from upcall.core import buttons, dedupe, kernel, ledger, state
 from upcall.model.ask import Selection
 from upcall.model.effects import Host, Unhost, WatchProcess
 from upcall.model.events import AskerDied, CancelAsked, Due, NoticeRaised
@@ -211,12 +211,14 @@ def life(rig: Rig, number: int) -> None:
 def test_what_is_over_takes_no_more_room_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = {"closed": 20, "ended": 20, "inbound": 30, "won": 30, "keys": 25}
+    kept = {"closed": 20, "ended": 20, "inbound": 30, "won": 30, "keys": 25, "retired": 40}
     monkeypatch.setattr(state, "ENDED_KEPT", kept["ended"])
     monkeypatch.setattr(state, "KEYS_KEPT", kept["keys"])
     monkeypatch.setattr(ledger, "CLOSED_KEPT", kept["closed"])
     monkeypatch.setattr(ledger, "INBOUND_KEPT", kept["won"])
-    monkeypatch.setattr(people, "INBOUND_KEPT", kept["inbound"])
+    monkeypatch.setattr(dedupe, "INBOUND_KEPT", kept["inbound"])
+    monkeypatch.setattr(dedupe, "MOST_KEPT", kept["inbound"])
+    monkeypatch.setattr(buttons, "RETIRED_KEPT", kept["retired"])
     monkeypatch.setattr(kernel, "TIMERS_KEPT", 16)
     rig = Rig(channel("web", buttons=5))
     rig.ask(5000, who=asker(7, parent=""), key="forever", wait=False)

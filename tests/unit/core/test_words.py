@@ -6,7 +6,7 @@ import pytest
 
 from upcall.core import backoff, render
 from upcall.core.policy import operator_name, refuse_local
-from upcall.core.state import KernelSettings
+from upcall.core.state import HubState, KernelSettings
 from upcall.core.views import notice_view
 from upcall.model.ask import AnsweredBy, AskSpec, Selection
 from upcall.model.document import Button, Choices, Code, Fields, Paragraph, Quote
@@ -245,7 +245,7 @@ def test_a_card_shows_everything_visibly() -> None:
 def test_a_card_without_tokens_session_or_clock() -> None:
     spec = replaced(OPEN.spec, recommended=0, ask_class="permission", min_selected=0)
     message = render.card(replaced(OPEN, spec=spec), None, None, (), can_decline=True)
-    assert message.blocks == (Fields(()), Quote("Deploy?"))
+    assert message.blocks == (Code("Deploy?"), Fields(()))
     choices = message.choices
     assert choices is not None
     assert [(one.token, one.suggested) for one in choices.buttons] == [
@@ -295,7 +295,8 @@ def test_names_of_operators_are_text() -> None:
 
 def test_a_notice_is_shown_as_it_was_kept() -> None:
     row = NoticeRow(id=3, session_id=SessionId("s"), kind="text", text="hi", at_ms=5)
-    view = notice_view(row)
+    settings = KernelSettings(operator="grace", machine="m", boot_id="b")
+    view = notice_view(HubState(settings), row)
     assert (view.id, view.session_id, view.kind, view.text, view.at_ms) == (
         3,
         "s",

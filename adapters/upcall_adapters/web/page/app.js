@@ -3,6 +3,7 @@
 import { Alerts } from "./alerts.js";
 import { Board } from "./asks.js";
 import { announce, byId, el, renewTimes, setClock, setText, setWords } from "./dom.js";
+import { Floods } from "./floods.js";
 import { uncover } from "./guard.js";
 import { History, Notices, Sessions } from "./lists.js";
 import { Live, NO_CONNECTION, key, post, setKey } from "./net.js";
@@ -20,9 +21,11 @@ const board = new Board({
   onNew: (asks) => alerts.ring(asks),
 });
 const sessions = new Sessions({ isReady: () => live.isReady() });
+const floods = new Floods({ isReady: () => live.isReady(), onShow: () => onState(lastState) });
 const notices = new Notices();
 const past = new History();
 const live = new Live({ onState, onLink, onLeave: () => board.leave(), onSignedOut: () => signIn("You were signed out.") });
+let lastState = null;
 let round = 0;
 let unused = null; // a link's code that an older login made needless so far
 
@@ -30,7 +33,9 @@ function onState(state) {
   setClock(state.now_ms);
   setText(byId("machine"), state.machine);
   setText(byId("version"), `upcall ${state.version}`);
-  board.update(state);
+  lastState = state;
+  floods.update(state);
+  board.update({ ...state, asks: state.asks.filter((ask) => floods.draws(ask)) });
   sessions.update(state.sessions);
   notices.update(state.notices, state.sessions);
   showProblems(state);

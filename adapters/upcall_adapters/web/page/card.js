@@ -25,7 +25,9 @@ export class Card {
     this.who = el("div", { class: "who" });
     this.facts = new Facts();
     this.deadline = el("p", { class: "deadline" });
-    this.node.append(el("div", { class: "card-head" }, this.who, this.facts.node, this.deadline), this.body, this.state);
+    // Of a permission what will run comes first; whatever the program says of it comes after.
+    this.runs = ask.class === "permission" ? el("div", { class: "runs" }) : "";
+    this.node.append(this.runs, el("div", { class: "card-head" }, this.who, this.facts.node, this.deadline), this.body, this.state);
     this.build();
   }
 
@@ -39,15 +41,27 @@ export class Card {
     this.wholeShown = ask.detail_hidden === 0;
     this.drawFacts();
     this.controls = el("div", { class: "controls" });
-    const question = scrolls(theirs(ask.question, "span", { class: "quote question" }));
-    const legend = el("legend", { id: `question-${ask.id}` }, question);
-    const set = el("fieldset", {}, legend, this.detail(), this.warnings(), this.controls);
+    const set = el("fieldset", {}, ...this.asked(), this.warnings(), this.controls);
     this.form = el("form", { novalidate: true, on: { submit: (event) => event.preventDefault() } }, set);
     this.body.replaceChildren(this.form);
     this.drawControls();
     this.drawState();
     if (this.drafts.left) this.say(this.drafts.left, "bad");
     this.onLink(this.isReady());
+  }
+
+  // What is asked. Of a permission only what the program says of it; what will run is above.
+  asked() {
+    const { ask } = this;
+    const id = `question-${ask.id}`;
+    const question = (tag, props) => scrolls(theirs(ask.question, tag, { class: "quote question", ...props }));
+    if (ask.class !== "permission") return [el("legend", { id }, question("span")), this.detail()];
+    if (ask.detail === null) {
+      this.runs.replaceChildren(question("pre", { id, role: "group", "aria-label": "What will run" }));
+      return [el("legend", { class: "caption" }, "Is it permitted?")];
+    }
+    this.runs.replaceChildren(this.detail());
+    return [el("legend", { id }, el("span", { class: "caption" }, "the agent says"), question("span"))];
   }
 
   drawFacts() {
@@ -59,6 +73,7 @@ export class Card {
     const known = [session.machine, session.program].filter(Boolean);
     this.who.replaceChildren(...[
       ask.class === "permission" && el("span", { class: "badge" }, "permission"),
+      session.redaction && el("span", { class: "badge" }, `redaction ${session.redaction}`),
       nameNode(session),
       ...claimNodes(session),
     ].filter(Boolean));
@@ -82,18 +97,17 @@ export class Card {
     const block = scrolls(theirs(ask.detail, "pre", { class: "quote detail", role: "group", "aria-label": "Detail" }));
     if (ask.detail_hidden === 0) return block;
     const more = el("button", { type: "button", class: "plain" }, `Show the other ${ask.detail_hidden.toLocaleString()} characters`);
-    more.addEventListener("click", async () => {
-      try {
-        block.textContent = (await get(`/api/ask/${encodeURIComponent(ask.id)}`)).detail;
-        block.setAttribute("tabindex", "0");
-        this.wholeShown = true;
-        const had = document.activeElement === more;
-        more.remove();
-        if (had) block.focus({ preventScroll: true });
-      } catch (problem) {
-        this.say(problem.message, "bad");
-      }
-    });
+    this.openRest = async () => {
+      const whole = (await get(`/api/ask/${encodeURIComponent(ask.id)}`)).detail;
+      if (this.ask.revision !== ask.revision) return;
+      block.textContent = whole;
+      block.setAttribute("tabindex", "0");
+      this.wholeShown = true;
+      const had = document.activeElement === more;
+      more.remove();
+      if (had) block.focus({ preventScroll: true });
+    };
+    more.addEventListener("click", () => this.openRest().catch((problem) => this.say(problem.message, "bad")));
     return el("div", { class: "more" }, block, more);
   }
 
@@ -107,7 +121,8 @@ export class Card {
     this.confirm = null;
     const parts = [];
     const choose = (indices) => this.choose({ indices }, labelsOf(ask, indices), ask.revision);
-    if (ask.options.length) parts.push(ask.multi ? checks(ask, this.drafts, { send: choose, say: (text) => this.say(text, "bad") }) : buttons(ask, choose));
+    const hidden = ask.hidden_chars + (this.wholeShown ? 0 : ask.detail_hidden);
+    if (ask.options.length) parts.push(ask.multi ? checks(ask, this.drafts, { send: choose, say: (text) => this.say(text, "bad") }) : buttons(ask, choose, hidden));
     if (ask.free_text) parts.push(ask.secret ? this.secret() : this.words());
     const own = this.own();
     if (own) parts.push(own);
@@ -167,6 +182,9 @@ export class Card {
     if (ask.can_hold) {
       parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.send({ hold: !ask.held }, "", ask.revision) } },
         ask.held ? "Let the clock run" : "Hold"));
+    }
+    if (ask.can_withdraw) {
+      parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.send({ withdraw: true }, "", ask.revision) } }, "Take my vote back"));
     }
     if (ask.can_decline) {
       parts.push(el("button", { type: "button", class: "plain", on: { click: () => this.sendLater({ decline: true }, "a decline", ask.revision) } }, "Decline"));
@@ -228,8 +246,10 @@ export class Card {
     if (old.state === "claimed" && ask.state === "open") this.busy = false;
     this.drawFacts();
     if (ask.state !== "open" && this.waiting) this.takeBack("", "");
-    if (!this.confirm && (old.held !== ask.held || old.can_hold !== ask.can_hold || old.can_decline !== ask.can_decline)) {
-      this.controls.querySelector(".own")?.replaceWith(this.own() || "");
+    if (!this.confirm && (old.held !== ask.held || old.can_hold !== ask.can_hold || old.can_withdraw !== ask.can_withdraw || old.can_decline !== ask.can_decline)) {
+      const [shown, own] = [this.controls.querySelector(".own"), this.own()];
+      if (shown) shown.replaceWith(own || "");
+      else if (own) this.controls.append(appeared(own));
     }
     this.drawState();
     this.onLink(this.isReady());
@@ -241,14 +261,30 @@ export class Card {
   // back for a while, or takes a second press where no such while is wanted. Each press is
   // bound to the revision that was drawn around it.
   choose(payload, words, revision) {
-    if (this.ask.class === "permission") this.askAgain(payload, words, revision);
+    const { ask } = this;
+    const allows = (payload.indices || []).some((index) => ask.options[index].allows);
+    if (ask.class === "permission" && allows) this.askAgain(payload, words, revision);
+    else if (ask.class === "permission") this.send(payload, words, revision);
     else if (this.ask.destructive) this.sendLater(payload, words, revision);
     else this.send(payload, words, revision);
   }
 
-  askAgain(payload, words, revision) {
+  // Where something of what will run is not on the card, it is shown before there is
+  // anything to confirm.
+  async askAgain(payload, words, revision) {
     if (!this.canSend(revision)) return;
-    this.step(again(words, this.wholeShown ? 0 : this.ask.detail_hidden, {
+    const { ask } = this;
+    const cut = this.wholeShown ? 0 : ask.detail_hidden;
+    if (cut) {
+      try {
+        await this.openRest();
+      } catch (problem) {
+        this.say(problem.message, "bad");
+        return;
+      }
+      if (!this.wholeShown || !this.canSend(revision)) return;
+    }
+    this.step(again(words, { cut, masked: ask.hidden_chars }, {
       back: () => this.endConfirm(),
       go: () => this.send(payload, words, revision),
     }));
@@ -343,13 +379,22 @@ export class Card {
   }
 
   async bring(payload, words, revision) {
-    const isHold = payload.hold !== undefined;
+    const isHold = payload.hold !== undefined || payload.withdraw === true;
+    const before = this.ask.note;
     const key = isHold ? newKey() : this.drafts.keyFor(payload, newKey);
     try {
-      await post("/api/answer", { ask: this.ask.id, revision, key, ...payload });
+      const told = await post("/api/answer", { ask: this.ask.id, revision, key, ...payload });
       if (isHold) {
         this.busy = false;
         this.say("", "");
+      } else if (told.code === "voted") {
+        // It decides nothing yet; the line below lists it as soon as the hub shows it.
+        this.busy = false;
+        this.drafts.forget();
+        if (this.confirm && !this.closed) this.drawControls();
+        // The hub's own line may have come before its answer to this.
+        if (!this.closed) this.say(this.ask.note !== before ? this.ask.note : told.msg, "wait");
+        announce(this.state.textContent);
       } else {
         this.mine = true;
         this.drafts.forget();

@@ -52,7 +52,9 @@ export function span(ms) {
 }
 
 const ago = (at) => (now() - at < 5000 ? "just now" : `${span(now() - at)} ago`);
+const lasting = (at) => span(now() - at);
 const left = (at) => (at <= now() ? "ending now" : `ends in ${span(at - now())}`);
+const TIMES = { ago, left, for: lasting };
 const exact = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
 
 function timed(kind, ms, words) {
@@ -61,12 +63,13 @@ function timed(kind, ms, words) {
   return node;
 }
 export const agoTime = (ms) => timed("ago", ms, ago);
+export const forTime = (ms) => timed("for", ms, lasting);
 export const leftTime = (ms) => timed("left", ms, left);
 export const exactTime = (ms) => el("time", { datetime: new Date(ms).toISOString() }, exact(ms));
 
 export function renewTimes() {
   for (const node of document.querySelectorAll("time[data-at]")) {
-    setText(node, (node.dataset.kind === "ago" ? ago : left)(Number(node.dataset.at)));
+    setText(node, TIMES[node.dataset.kind](Number(node.dataset.at)));
   }
 }
 

@@ -1,7 +1,7 @@
 // Sessions, notices and history.
 
 import { Drafts } from "./drafts.js";
-import { Facts, agoTime, byId, el, exactTime, newKey, sayIn, scrolls, setText, theirs } from "./dom.js";
+import { Facts, agoTime, byId, el, exactTime, forTime, newKey, sayIn, scrolls, setText, theirs } from "./dom.js";
 import { appeared } from "./guard.js";
 import { get, getFile, post } from "./net.js";
 import { claimNodes, endWords, nameNode } from "./words.js";
@@ -66,7 +66,7 @@ class SessionRow {
         ...claimNodes(session),
         el("span", { class: "chip", "data-state": session.state }, STATES[session.state] || session.state))].filter(Boolean));
     this.facts.set(
-      [...known.flatMap((text) => [theirs(text), " · "]), "since ", agoTime(session.since_ms)],
+      [...known.flatMap((text) => [theirs(text), " · "]), "for ", forTime(session.since_ms)],
       [["since", exactTime(session.since_ms)], ["folder", session.cwd && theirs(session.cwd)], ["process", session.pid && String(session.pid)]],
     );
     this.rest.replaceChildren(...[
@@ -152,7 +152,7 @@ function factsOf(line, rows) {
 }
 
 function noticeRow(notice, session) {
-  return el("article", { class: "row" },
+  return el("article", { class: "row", "data-kind": notice.kind },
     factsOf([nameNode(session), ` · ${notice.kind} · `, agoTime(notice.at_ms)], [["at", exactTime(notice.at_ms)]]),
     notice.text && saidBlock(notice.text),
     notice.hidden > 0 && el("p", { class: "known" }, `${notice.hidden.toLocaleString()} more characters are not shown here`),

@@ -23,22 +23,23 @@ export function order(ask) {
   return indices.sort((a, b) => rank(ask.options[a]) - rank(ask.options[b]) || a - b);
 }
 
-function optionText(ask, index) {
+function optionText(ask, index, hidden = 0) {
   const option = ask.options[index];
+  const note = hidden && option.allows ? ` … ${hidden.toLocaleString()} characters not shown` : "";
   return el("span", { class: "option-text" },
     el("span", { class: "label-line" },
       option.number && el("span", { class: "number" }, `${option.number}.`),
-      theirs(labelOf(option), "span", { class: "label" })),
+      note ? el("span", {}, theirs(labelOf(option), "span", { class: "label" }), note) : theirs(labelOf(option), "span", { class: "label" })),
     option.note && el("span", { class: "option-note" }, option.note),
     option.detail && theirs(option.detail, "span", { class: "option-detail" }),
     ask.recommended === index && ask.class !== "permission" && el("span", { class: "suggested" }, "suggested by the program"));
 }
 
-export function buttons(ask, choose) {
+export function buttons(ask, choose, hidden) {
   return el("div", { class: "options" }, ...order(ask).map((index) => el("button", {
     type: "button", class: "option", "data-index": index,
     on: { click: () => choose([index]) },
-  }, optionText(ask, index))));
+  }, optionText(ask, index, hidden))));
 }
 
 export function checks(ask, drafts, { send, say }) {
@@ -82,8 +83,9 @@ function rangeProblem(ask, count) {
 
 // The step between a press and its sending. `again` waits for a second press; `undo` sends
 // by itself when its time is over, unless it is taken back or the page is left.
-export function again(words, hidden, { back, go }) {
-  const more = hidden ? ` ${hidden.toLocaleString()} characters of it are not shown.` : "";
+export function again(words, { cut, masked }, { back, go }) {
+  const more = (cut ? ` ${cut.toLocaleString()} characters of it are not shown on the card at first; all of it is above now.` : "")
+    + (masked ? ` ${masked.toLocaleString()} characters of it are masked and not shown.` : "");
   const title = el("p", { tabindex: "-1", class: "confirm-words" });
   sayIn(title, `Send ${words}?${more} It can't be taken back.`);
   const yes = button("go", `Send ${words}`, go);

@@ -21,11 +21,20 @@ _shtab_upcall_commands() {
     forget:'erase texts that the hub keeps'
     hub:'run, start, stop, back up, or look at the hub'
     inbox:'open the inbox in a browser, or manage its logins'
+    lock:'take no answer from anywhere but here, at once'
+    log:'what happened, question by question; --verify checks it'
     notify:'tell something; nobody has to answer'
+    operators:'who may answer: list, add, revoke, restore'
+    outbox:'messages that did not arrive: list, retry, drop'
+    policy:'what would happen to a question, and which rule says so'
+    redact:'mask credentials in a conversation, or show them for a while'
     roots:'project folders whose sessions the hub reads'
     service:'start the hub at login'
     sessions:'list programs that can ask'
+    status:'how the hub is, what it hears, and what waits'
     uninstall:'remove what upcall has left on this computer'
+    unlock:'end that'
+    verbosity:'how much of a session'"'"'s work is shown in its threads'
     wait:'collect the answer of a question that was handed over'
     watch:'see everything live and answer in this terminal'
   )
@@ -35,14 +44,14 @@ _shtab_upcall_commands() {
 _shtab_upcall_hub_commands() {
   local _commands=(
     adopt:'Go on with a database that was copied here.'
-    backup:'Copy its database into a file, while it runs.'
+    backup:'Copy the hub'"'"'s database into a file, while it runs.'
     reload:'Read the configuration again.'
-    restart:'Stop it and start it again.'
+    restart:'Stop the hub and start it again.'
     restore:'Go back to a backup; what is open in it is asked again.'
     run:'Run the hub here, in the foreground, until it is stopped.'
     start:'Start the hub in the background, if none runs.'
-    status:'How it is, and what it hears.'
-    stop:'Stop it; open questions are kept.'
+    status:'How the hub is, and what it hears.'
+    stop:'Stop the hub; open questions are kept.'
   )
   _describe 'upcall hub commands' _commands
 }
@@ -68,6 +77,7 @@ _shtab_upcall_answer_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--decline[end it without an answer]"
   "--hold[stop its time limit]"
+  "--withdraw[take your vote back, where several decide]"
   "--no-hold[let its time run again]"
   {-q,--quiet}"[nothing on stderr but errors]"
   "--json[print one JSON document]"
@@ -88,10 +98,12 @@ _shtab_upcall_ask_options=(
   "--default[what a time-out answers\; needs --timeout]:LABEL:"
   "--permission[asks for permission\: no default, and never answered by casual words]"
   "--secret[words that are shown and kept nowhere\; typed here or in the inbox]"
+  "--merge[equal open questions are one card, if the policy says so]"
   "--detail[longer text below the question\; - reads stdin]:TEXT:"
   "--timeout[end after this time, such as 90s, 10m, 1h30m]:TIME:"
   "--title[what the asking program is called]:TEXT:"
   "--session[asks with one name share a conversation (or \$UPCALL_SESSION)]:NAME:"
+  "*--tag[what routes can tell it by\; repeat it for more (or \$UPCALL_TAGS)]:TAG:"
   "--key[running again finds the same question and its answer]:NAME:"
   "--unseen[if nobody can see it\: wait (default), or fail after 60 s]:unseen:(wait fail)"
   "--no-terminal[do not ask on this terminal]"
@@ -139,6 +151,7 @@ _shtab_upcall_confirm_options=(
   "--timeout[end after this time, such as 90s, 10m, 1h30m]:TIME:"
   "--title[what the asking program is called]:TEXT:"
   "--session[asks with one name share a conversation (or \$UPCALL_SESSION)]:NAME:"
+  "*--tag[what routes can tell it by\; repeat it for more (or \$UPCALL_TAGS)]:TAG:"
   "--key[running again finds the same question and its answer]:NAME:"
   "--unseen[if nobody can see it\: wait (default), or fail after 60 s]:unseen:(wait fail)"
   "--no-terminal[do not ask on this terminal]"
@@ -275,11 +288,36 @@ _shtab_upcall_inbox_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_inbox_defaults_added=0
 
+_shtab_upcall_lock_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--reason[why\; it is shown on every question]:TEXT:"
+  "--json[print one JSON document]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_lock_defaults_added=0
+
+_shtab_upcall_log_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--ask[of one question\: its id, or the beginning of it]:ID:"
+  "--session[of one session\: its --session name, or its id]:NAME:"
+  "--since[since a date (2026-05-01) or an age (2h)]:WHEN:"
+  "--limit[at most so many, the newest (default 200)]:N:"
+  "--follow[go on with what happens from now on]"
+  "--verify[check the audit and say what is wrong, if anything is]"
+  "*--anchor[with --verify\: a head that you noted, as from a chat]:ROW:HASH:"
+  "--json[print one JSON document]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_log_defaults_added=0
+
 _shtab_upcall_notify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--level[how grave]:level:(info warning error)"
   "--title[what the telling program is called]:TEXT:"
   "--session[the conversation it belongs to]:NAME:"
+  "*--tag[what routes can tell it by\; repeat it for more (or \$UPCALL_TAGS)]:TAG:"
   {-q,--quiet}"[nothing on stderr but errors]"
   "--json[print where it went as one JSON document]"
   ":what to tell\; - reads stdin:"
@@ -287,6 +325,58 @@ _shtab_upcall_notify_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_notify_defaults_added=0
+
+_shtab_upcall_operators_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--channel[with add\: the channel, or local for a user here]:C:"
+  "--id[with add\: the person\'s id there]:X:"
+  "*--role[with add\: a role, for answer_by\; may be repeated]:R:"
+  "--rights[with add\: what the person may do there, of see, answer, approve, steer]:LIST:"
+  "--json[print one JSON document]"
+  ":list (the default), add, revoke or restore:(list add revoke restore)"
+  ":a person:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_operators_defaults_added=0
+
+_shtab_upcall_outbox_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--all[with retry\: everything that was given up]"
+  "--json[print one JSON document]"
+  ":list (the default), retry or drop:(list retry drop)"
+  "(*)::numbers, as the list shows them:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_outbox_defaults_added=0
+
+_shtab_upcall_policy_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--repo[the repository that it comes from]:NAME:"
+  "--host[the computer (default\: this one)]:NAME:"
+  "--title[the session\'s title]:TEXT:"
+  "*--tag[a tag of the session\; repeat it for more]:TAG:"
+  "--class[what kind it is (default\: question)]:kind:(question permission)"
+  "--timeout[its time limit, such as 10m]:TIME:"
+  "--file[explain this configuration file instead]:FILE:"
+  "--json[print one JSON document]"
+  ":explain\: say what would happen:(explain)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_policy_defaults_added=0
+
+_shtab_upcall_redact_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--for[how long they are shown, such as 30m (default 1h, at most 24h)]:TIME:"
+  "--json[print one JSON document]"
+  ":a session\'s name or id:"
+  ":on\: masked\; off\: shown\; auto\: as the configuration says:(on off auto)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_redact_defaults_added=0
 
 _shtab_upcall_roots_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -335,10 +425,22 @@ _shtab_upcall_sessions_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--all[also those that are gone]"
   "--json[print one JSON document]"
+  "--mute[show no more questions of this session on channels\; they wait]:ID:"
+  "--unmute[show its questions again, and let it ask]:ID:"
+  "--stop[decline its questions that wait, and refuse new ones]:ID:"
+  "--hold[stop the clocks of its open questions, and mute it]:ID:"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_sessions_defaults_added=0
+
+_shtab_upcall_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_status_defaults_added=0
 
 _shtab_upcall_uninstall_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -349,6 +451,24 @@ _shtab_upcall_uninstall_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_upcall_uninstall_defaults_added=0
+
+_shtab_upcall_unlock_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_unlock_defaults_added=0
+
+_shtab_upcall_verbosity_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print one JSON document]"
+  ":a session\'s name or id:"
+  ":lean, verbose, quiet or default:(lean verbose quiet default)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_upcall_verbosity_defaults_added=0
 
 _shtab_upcall_wait_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -397,11 +517,20 @@ _shtab_upcall() {
         forget) _arguments -C -s $_shtab_upcall_forget_options ;;
         hub) _shtab_upcall_hub ;;
         inbox) _arguments -C -s $_shtab_upcall_inbox_options ;;
+        lock) _arguments -C -s $_shtab_upcall_lock_options ;;
+        log) _arguments -C -s $_shtab_upcall_log_options ;;
         notify) _arguments -C -s $_shtab_upcall_notify_options ;;
+        operators) _arguments -C -s $_shtab_upcall_operators_options ;;
+        outbox) _arguments -C -s $_shtab_upcall_outbox_options ;;
+        policy) _arguments -C -s $_shtab_upcall_policy_options ;;
+        redact) _arguments -C -s $_shtab_upcall_redact_options ;;
         roots) _arguments -C -s $_shtab_upcall_roots_options ;;
         service) _shtab_upcall_service ;;
         sessions) _arguments -C -s $_shtab_upcall_sessions_options ;;
+        status) _arguments -C -s $_shtab_upcall_status_options ;;
         uninstall) _arguments -C -s $_shtab_upcall_uninstall_options ;;
+        unlock) _arguments -C -s $_shtab_upcall_unlock_options ;;
+        verbosity) _arguments -C -s $_shtab_upcall_verbosity_options ;;
         wait) _arguments -C -s $_shtab_upcall_wait_options ;;
         watch) _arguments -C -s $_shtab_upcall_watch_options ;;
       esac

@@ -16,13 +16,22 @@ import msgspec
 
 import upcall
 from upcall.clock import SystemClock
-from upcall.hub.store import epoch, erase, files, migrate, read, retention
+from upcall.hub.store import audit, epoch, erase, files, migrate, read, retention
 from upcall.hub.store.errors import StoreError, corrupt, explained
 from upcall.hub.store.known import KnownIds
 from upcall.hub.store.rows import Mask, RowWriter
 from upcall.model.effects import Write
-from upcall.model.platform import LoginKept
-from upcall.model.rows import AskRow, NoticeRow, SessionRow, Snapshot
+from upcall.model.ids import SessionId
+from upcall.model.log import LogLine
+from upcall.model.platform import LoginKept, Place
+from upcall.model.rows import (
+    AskRow,
+    AuditRow,
+    NoticeRow,
+    RetiredToken,
+    SessionRow,
+    Snapshot,
+)
 from upcall.model.text import visible
 from upcall_discovery.paths import PathProblem
 
@@ -63,6 +72,25 @@ class Guard:
     machine: str
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest committed line of the audit.
+
+    Attributes:
+        rows: its number, 0 without one.
+        hash: its hash, hex.
+        at_ms: its time.
+    """
+
+    rows: int
+    hash: str
+    at_ms: int | None
+
+
+def _head(writer: RowWriter) -> Head:
+    return Head(writer.audit_rows, writer.audit_head.hex(), writer.audit_ms)
+
+
 class Store:
     """The hub's rows on disk. One process, one event loop, one `Store` for a file.
 
@@ -74,6 +102,7 @@ class Store:
         commits: transactions made for callers since it was opened.
         checkpoints: times that the log was moved into the database.
         migrated_from: backup of the file as it was before it was migrated just now, if it was.
+        on_audit: told, in the event loop, of lines of the audit that were committed.
     """
 
     def __init__(
@@ -84,6 +113,7 @@ class Store:
         *,
         migrated_from: str | None = None,
         guarded: bool = False,
+        mask: Mask = str,
     ) -> None:
         self.path = path
         self.migrated_from = migrated_from
@@ -93,7 +123,10 @@ class Store:
         self.checkpoints = 0
         self._connection = connection
         self._writer = writer
-        self._audit_head = writer.audit_head
+        self._head = _head(writer)
+        self._mask = mask
+        self.on_audit: Callable[[Sequence[AuditRow]], None] | None = None
+        self._told_rows = writer.audit_rows
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._known = KnownIds(read.ask_ids(connection))
         self._failure: StoreError | None = None
@@ -151,8 +184,16 @@ class Store:
             raise explained(error, path) from error
         finally:
             os.umask(umask)
-        writer = RowWriter(connection, mask, head)
-        return cls(path, connection, writer, migrated_from=kept, guarded=guard is not None)
+        rows, _, at_ms = audit.head(connection)
+        writer = RowWriter(connection, mask, head, audit_rows=rows, audit_ms=at_ms)
+        return cls(
+            path,
+            connection,
+            writer,
+            migrated_from=kept,
+            guarded=guard is not None,
+            mask=mask,
+        )
 
     def snapshot(self, now_ms: int | None = None) -> Snapshot:
         """Return the open rows. Blocks; call it before the loop.
@@ -190,6 +231,7 @@ class Store:
                 writer.write(row)
 
         await self._do(work, len(rows))
+        self._tell([row for row in rows if type(row) is AuditRow])
 
     async def retain(
         self,
@@ -234,6 +276,7 @@ class Store:
             found = erase.forget(connection, writer, wanted, now_ms)
 
         await self._do(work, 0, vacates=True)
+        self._tell([])
         if self._log_left:
             raise StoreError(
                 f"the texts are erased, but {visible(self.path)}-wal still holds them, "
@@ -266,6 +309,20 @@ class Store:
         """Return one ask in any state, by its public id."""
         return await self._read(lambda found: read.ask(found, ask_id))
 
+    async def retired(self, token: str) -> RetiredToken | None:
+        """Return what is known of a button that is over, by its token."""
+        return await self._read(lambda found: read.retired(found, token))
+
+    async def ask_of_card(self, place: Place, ref: str) -> AskRow | None:
+        """Return the ask that the message *ref* at *place* shows, in any state."""
+        return await self._read(
+            lambda found: read.ask_of_card(found, place.channel, place.address, ref)
+        )
+
+    async def stored_bytes(self) -> dict[SessionId, int]:
+        """Return how much is kept of each session that lives, in characters of text."""
+        return await self._read(read.stored_bytes)
+
     def may_have(self, ask_id: str) -> bool:
         """Tell whether the file may have this ask, without reading it.
 
@@ -297,7 +354,28 @@ class Store:
     @property
     def audit_head(self) -> str:
         """Hash (hex) of the newest committed audit line."""
-        return self._audit_head.hex()
+        return self._head.hash
+
+    @property
+    def head(self) -> "Head":
+        """The newest committed audit line."""
+        return self._head
+
+    async def mark(self) -> epoch.Mark:
+        """Return epoch, number and hash of the newest audit line, as the file has them."""
+        return await self._read(epoch.current)
+
+    async def audit_lines(self, wanted: audit.Wanted) -> list[LogLine]:
+        """Return lines of the audit, oldest first, each told in words."""
+        return await self._read(lambda found: audit.lines(found, wanted, self._mask))
+
+    async def audit_asks(self, name: str) -> tuple[str, ...]:
+        """Return the ids of the asks that *name* means, also of those that are gone."""
+        return await self._read(lambda found: audit.asks_named(found, name))
+
+    async def audit_sessions(self, name: str) -> tuple[str, ...]:
+        """Return the ids of the sessions that *name* means."""
+        return await self._read(lambda found: audit.sessions_named(found, name))
 
     def size_bytes(self) -> int:
         """Return the size of the database and its log on disk."""
@@ -330,6 +408,12 @@ class Store:
         self._connection.close()
 
     # -- the loop's side
+
+    def _tell(self, lines: Sequence[AuditRow]) -> None:
+        """Tell who follows the audit of new lines."""
+        if self.on_audit is not None and (lines or self._head.rows != self._told_rows):
+            self._told_rows = self._head.rows
+            self.on_audit(lines)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -418,7 +502,9 @@ class Store:
             job.work(self._writer, self._connection)
         self._connection.execute("COMMIT")
         self.commits += 1
-        self._audit_head = self._writer.audit_head
+        writer = self._writer
+        if self._head.rows != writer.audit_rows:
+            self._head = _head(writer)
         self._log_pages += _PAGES_PER_COMMIT
         self._log_pages += sum(job.rows for job in batch) // _ROWS_PER_PAGE
 

@@ -13,7 +13,10 @@ from typing import Final
 
 import msgspec
 
+from upcall.clock import SystemClock
 from upcall.hub.store.errors import StoreError
+from upcall.hub.store.rows import CHAIN_START, RowWriter
+from upcall.model.rows import AuditRow
 from upcall.model.text import visible
 from upcall_discovery.paths import PathProblem, read_private_file, write_private_file
 
@@ -142,8 +145,10 @@ def check(connection: sqlite3.Connection, path: str, machine: str) -> None:
     if epoch is None:
         if beside is not None and not _is_new(connection):
             raise _behind(path)
-        # A database that was made anew, on purpose, begins an epoch of its own.
+        # A database that was made anew, on purpose, begins an epoch of its own, and says so.
         epoch = 1 if beside is None else beside.epoch + 1
+        if beside is not None and beside.head:
+            _say_begun(connection, epoch, beside)
         set_meta(connection, "epoch", str(epoch))
         set_meta(connection, "machine", machine)
     else:
@@ -159,6 +164,23 @@ def check(connection: sqlite3.Connection, path: str, machine: str) -> None:
         if machine and not whose:
             set_meta(connection, "machine", machine)
     write(path, current(connection))
+
+
+def _say_begun(connection: sqlite3.Connection, epoch: int, beside: Mark) -> None:
+    RowWriter(connection, str, CHAIN_START).write(
+        AuditRow(
+            at_ms=SystemClock().wall_ms(),
+            event="begun_anew",
+            ask_id=None,
+            session_id=None,
+            facts={
+                "epoch": epoch,
+                "from_lines": 0,
+                "lines": beside.lines,
+                "head": beside.head,
+            },
+        )
+    )
 
 
 def _is_new(connection: sqlite3.Connection) -> bool:

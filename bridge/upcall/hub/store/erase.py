@@ -97,7 +97,7 @@ def forget(
     inner, values = _sessions(wanted, "id")
     connection.execute(
         "UPDATE session SET title = NULL, repo = NULL, branch = NULL, cwd = NULL,"  # noqa: S608
-        f" program = NULL, record_path = NULL WHERE id IN ({inner})",
+        f" program = NULL, record_path = NULL, tags = '[]' WHERE id IN ({inner})",
         values,
     )
     if wanted.conversation is not None and not found.open:
@@ -125,13 +125,24 @@ def _rename(connection: sqlite3.Connection, conversation: str) -> None:
         (conversation,),
     )
     connection.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+    connection.execute("DELETE FROM verbosity WHERE conversation = ?", (conversation,))
+    # What the hub keeps for a conversation by its name, such as whether it masks there.
+    connection.execute("DELETE FROM cursor WHERE name = ?", (conversation,))
     connection.execute(
         "UPDATE card SET place = '' WHERE place = ? AND id IN (SELECT min(id) FROM card"
         " WHERE place = ? GROUP BY ask, channel)",
         (conversation, conversation),
     )
+    for table in ("card_copy", "held_text", "hub_button"):
+        connection.execute(f"DELETE FROM {table} WHERE place = ?", (conversation,))  # noqa: S608
+    connection.execute("UPDATE retired_token SET place = '' WHERE place = ?", (conversation,))
     connection.execute(
         "UPDATE delivery SET place = '' WHERE place = ? AND state IN ('done', 'dead')",
+        (conversation,),
+    )
+    connection.execute(
+        "UPDATE delivery SET conversation = '', effect = 'forgotten:' || id"
+        " WHERE conversation = ? AND state IN ('done', 'dead')",
         (conversation,),
     )
 
@@ -140,7 +151,8 @@ def _erase_asks(connection: sqlite3.Connection, asks: Sequence[AskId]) -> None:
     marks = ", ".join("?" * len(asks))
     ids = f"(SELECT id FROM ask WHERE public_id IN ({marks}))"  # noqa: S608 - marks only
     run = connection.execute
-    run(f"UPDATE claim SET answer = NULL WHERE ask IN {ids}", asks)  # noqa: S608
+    for table in ("claim", "vote"):
+        run(f"UPDATE {table} SET answer = NULL WHERE ask IN {ids}", asks)  # noqa: S608
     deliveries = f"(SELECT id FROM delivery WHERE ask IN {ids})"  # noqa: S608
     run(f"UPDATE attempt SET error = NULL WHERE delivery IN {deliveries}", asks)  # noqa: S608
     run(f"UPDATE delivery SET body = x'', error = NULL WHERE ask IN {ids}", asks)  # noqa: S608

@@ -6,57 +6,83 @@ from typing import Any, Final
 
 import msgspec
 
-from upcall.hub.store.rows import AUDIT_CUT, CHAIN_START, chain_hash
+from upcall.hub.store.rows import AUDIT_CUT, CHAIN_START, chain_hash, token_digest
 from upcall.model.ask import AnsweredBy, AskSpec, Selection
-from upcall.model.ids import AskId
+from upcall.model.ids import AskId, SessionId
 from upcall.model.platform import LoginKept
 from upcall.model.rows import (
     AskRow,
     CardRow,
     ClaimRow,
     ConversationRow,
+    CopyRow,
+    Course,
     DeliveryRow,
+    HeldText,
+    HubButton,
     InboundRow,
+    LockRow,
     NoticeRow,
+    PairingRow,
+    RetiredToken,
     SessionRow,
     Snapshot,
     TokenRow,
+    VoteRow,
 )
 
 DAY_MS: Final = 86_400_000
 INBOUND_DAYS: Final = 1
 KEY_DAYS: Final = 30
 MAX_LIKE: Final = 20
+MAX_DEAD: Final = 1000
+MAX_FORMER: Final = 1000
 _IDS_AT_ONCE: Final = 500
 
 _spec = msgspec.json.Decoder(AskSpec)
 _selection = msgspec.json.Decoder(Selection)
 _answered_by = msgspec.json.Decoder(AnsweredBy)
+_course = msgspec.json.Decoder(Course)
+_tags = msgspec.json.Decoder(tuple[str, ...])
 
 _SESSION: Final = (
     "SELECT s.session_id, s.kind, s.conversation_key, s.pid, s.pid_start, s.asker_pid,"
     " s.asker_start, s.title, s.repo, s.branch, s.machine, s.cwd, s.program, s.record_path,"
-    " s.started_ms, s.ended_ms FROM session s"
+    " s.started_ms, s.ended_ms, s.tags, s.asks FROM session s"
 )
 _ASK: Final = (
     "SELECT a.public_id, s.session_id, a.action_id, a.state, a.body, a.revision, a.raised_ms,"
     " a.outcome, a.deadline_ms, a.deadline_boot_s, a.boot_id, a.held_s, a.handed_over,"
     " a.rerun_key, a.answer, a.answered_by, a.resolved_by, a.closed_ms, a.note,"
-    " a.askers FROM ask a JOIN session s ON s.id = a.session"
+    " a.askers, a.course FROM ask a JOIN session s ON s.id = a.session"
 )
 _CLAIM: Final = (
     "SELECT a.public_id, c.operator, c.channel, c.inbound, c.reply_key, c.answer, c.declined,"
-    " c.origin, c.at_ms, c.live FROM claim c JOIN ask a ON a.id = c.ask"
+    " c.origin, c.at_ms, c.live, c.person FROM claim c JOIN ask a ON a.id = c.ask"
+)
+_VOTE: Final = (
+    "SELECT a.public_id, v.person, v.channel, v.name, v.detail, v.answer, v.inbound, v.at_ms,"
+    " v.here, v.uid FROM vote v JOIN ask a ON a.id = v.ask"
 )
 _CARD: Final = (
-    "SELECT a.public_id, c.channel, c.place, c.ref FROM card c JOIN ask a ON a.id = c.ask"
+    "SELECT a.public_id, c.channel, c.place, c.ref, c.posted_ms, c.reminder"
+    " FROM card c JOIN ask a ON a.id = c.ask"
+)
+_COPY: Final = (
+    "SELECT a.public_id, c.channel, c.place, c.ref FROM card_copy c JOIN ask a ON a.id = c.ask"
+)
+_STORED: Final = (
+    "SELECT s.session_id,"
+    " coalesce((SELECT sum(length(n.text)) FROM notice n WHERE n.session = s.id), 0)"
+    " + coalesce((SELECT sum(length(a.body)) FROM ask a WHERE a.session = s.id), 0)"
+    " FROM session s WHERE s.ended_ms IS NULL"
 )
 _BUTTON: Final = (
     "SELECT t.token, a.public_id, t.channel, t.choice FROM token t JOIN ask a ON a.id = t.ask"
 )
 _DELIVERY: Final = (
     "SELECT d.id, d.effect, d.kind, d.lane, d.target, d.place, d.state, d.body, a.public_id,"
-    " d.ref, d.attempt, d.not_before_ms, d.created_ms, d.error"
+    " d.ref, d.attempt, d.not_before_ms, d.created_ms, d.error, d.conversation"
     " FROM delivery d LEFT JOIN ask a ON a.id = d.ask"
 )
 _NOTICE: Final = (
@@ -122,9 +148,54 @@ def snapshot(connection: sqlite3.Connection, now_ms: int) -> Snapshot:
                 )
             ],
             cards=[
-                CardRow(ask_id=row[0], channel=row[1], place=row[2], ref=row[3])
+                CardRow(
+                    ask_id=row[0],
+                    channel=row[1],
+                    place=row[2],
+                    ref=row[3],
+                    posted_ms=row[4],
+                    reminder=row[5],
+                )
                 for row in run(f"{_CARD} WHERE c.ask {wanted} ORDER BY c.id")
             ],
+            copies=[
+                CopyRow(ask_id=row[0], channel=row[1], place=row[2], ref=row[3])
+                for row in run(f"{_COPY} WHERE c.ask {wanted} ORDER BY c.id")
+            ],
+            buttons=[
+                HubButton(
+                    token=row[0],
+                    channel=row[1],
+                    place=row[2],
+                    kind=row[3],
+                    subject=row[4],
+                    ask_id=row[5],
+                    ref=row[6],
+                    at_ms=row[7],
+                )
+                for row in run(
+                    "SELECT token, channel, place, kind, subject, ask, ref, at_ms"
+                    " FROM hub_button ORDER BY id"
+                )
+            ],
+            texts=[
+                HeldText(
+                    id=row[0],
+                    channel=row[1],
+                    place=row[2],
+                    session_id=row[3],
+                    event_key=row[4],
+                    identity=row[5],
+                    name=row[6],
+                    text=row[7],
+                    at_ms=row[8],
+                )
+                for row in run(
+                    "SELECT id, channel, place, session, event_key, identity, name, text,"
+                    " at_ms FROM held_text ORDER BY id"
+                )
+            ],
+            stored=stored_bytes(connection),
             tokens=[
                 TokenRow(token=row[0], ask_id=row[1], channel=row[2], choice=row[3])
                 for row in run(f"{_BUTTON} WHERE t.ask {wanted} ORDER BY t.id")
@@ -135,6 +206,21 @@ def snapshot(connection: sqlite3.Connection, now_ms: int) -> Snapshot:
                     f"{_DELIVERY} WHERE d.state NOT IN ('done', 'dead') ORDER BY d.id"
                 )
             ],
+            dead=[
+                _delivery(row)
+                for row in run(
+                    f"{_DELIVERY} WHERE d.id IN (SELECT id FROM delivery WHERE state = 'dead'"  # noqa: S608
+                    " AND kind NOT IN ('reply', 'message', 'hold')"
+                    f" ORDER BY id DESC LIMIT {MAX_DEAD}) ORDER BY d.id"
+                )
+            ],
+            former_places={
+                (key, channel): place
+                for key, channel, place in run(
+                    "SELECT key, channel, place FROM conversation WHERE state = 'closed'"  # noqa: S608
+                    f" ORDER BY id DESC LIMIT {MAX_FORMER}"
+                )
+            },
             gates=dict(run("SELECT scope, closed_until_ms FROM gate")),
             settings={
                 (channel, name): value
@@ -145,6 +231,20 @@ def snapshot(connection: sqlite3.Connection, now_ms: int) -> Snapshot:
                 for (path,) in run("SELECT path FROM root ORDER BY id")
             ],
             keys=_keys(connection, now_ms),
+            verbosities=dict(run("SELECT conversation, level FROM verbosity")),
+            votes=[
+                _vote(row)
+                for row in run(f"{_VOTE} WHERE v.live = 1 AND v.ask {wanted} ORDER BY v.id")
+            ],
+            pairings=[
+                _pairing(row)
+                for row in run(
+                    "SELECT name, channel, identity, roles, rights, at_ms, ask FROM pairing"
+                    " ORDER BY id"
+                )
+            ],
+            revoked=dict(run("SELECT name, at_ms FROM revoked")),
+            lock=_lock(connection),
             last_inbound=_last(connection, "inbound"),
             last_delivery=_last(connection, "delivery"),
             last_notice=_last(connection, "notice"),
@@ -169,6 +269,36 @@ def _keys(connection: sqlite3.Connection, now_ms: int) -> dict[str, AskId]:
 def _last(connection: sqlite3.Connection, table: str) -> int:
     (newest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()  # noqa: S608
     return newest or 0
+
+
+def stored_bytes(connection: sqlite3.Connection) -> dict[SessionId, int]:
+    """Return how much is kept of each session that lives, in characters of text."""
+    return {SessionId(one): size for one, size in connection.execute(_STORED)}
+
+
+def retired(connection: sqlite3.Connection, token: str) -> RetiredToken | None:
+    """Return what is known of a button that is over, by its token."""
+    row = connection.execute(
+        "SELECT ask, channel, place, retired_ms FROM retired_token WHERE digest = ?",
+        (token_digest(token),),
+    ).fetchone()
+    if row is None:
+        return None
+    return RetiredToken(ask_id=row[0], channel=row[1], place=row[2], retired_ms=row[3])
+
+
+def ask_of_card(
+    connection: sqlite3.Connection, channel: str, place: str, ref: str
+) -> AskRow | None:
+    """Return the ask that the message *ref* of a chat and thread shows, in any state."""
+    row = connection.execute(
+        f"{_ASK} WHERE a.id = coalesce("  # noqa: S608 - all words are ours
+        "(SELECT ask FROM card WHERE channel = ? AND ref = ? AND place = ?"
+        " ORDER BY id DESC LIMIT 1),"
+        " (SELECT ask FROM card_copy WHERE channel = ? AND ref = ? AND place = ?))",
+        (channel, ref, place) * 2,
+    ).fetchone()
+    return None if row is None else _ask(row)
 
 
 def closed_asks(
@@ -294,6 +424,8 @@ def _session(row: Sequence[Any]) -> SessionRow:
         record_path=row[13],
         started_ms=row[14],
         ended_ms=row[15],
+        tags=_tags.decode(row[16]),
+        asks=row[17],
     )
 
 
@@ -319,6 +451,7 @@ def _ask(row: Sequence[Any]) -> AskRow:
         closed_ms=row[17],
         note=row[18],
         askers=tuple(row[19].split()),
+        course=_course.decode(row[20]),
     )
 
 
@@ -334,7 +467,42 @@ def _claim(row: Sequence[Any]) -> ClaimRow:
         origin=row[7],
         at_ms=row[8],
         live=bool(row[9]),
+        person=row[10],
     )
+
+
+def _vote(row: Sequence[Any]) -> VoteRow:
+    return VoteRow(
+        ask_id=row[0],
+        person=row[1],
+        channel=row[2],
+        name=row[3],
+        detail=row[4],
+        selection=None if row[5] is None else _selection.decode(row[5]),
+        inbound=row[6],
+        at_ms=row[7],
+        here=bool(row[8]),
+        uid=row[9],
+    )
+
+
+def _pairing(row: Sequence[Any]) -> PairingRow:
+    return PairingRow(
+        name=row[0],
+        channel=row[1],
+        identity=row[2],
+        roles=_tags.decode(row[3]),
+        rights=None if row[4] is None else tuple(row[4].split()),
+        at_ms=row[5],
+        ask_id=row[6],
+    )
+
+
+def _lock(connection: sqlite3.Connection) -> LockRow | None:
+    row = connection.execute("SELECT at_ms, name, channel, reason FROM hub_lock").fetchone()
+    if row is None:
+        return None
+    return LockRow(at_ms=row[0], name=row[1], channel=row[2], reason=row[3])
 
 
 def _delivery(row: Sequence[Any]) -> DeliveryRow:
@@ -353,4 +521,5 @@ def _delivery(row: Sequence[Any]) -> DeliveryRow:
         not_before_ms=row[11],
         created_ms=row[12],
         error=row[13],
+        conversation=row[14],
     )

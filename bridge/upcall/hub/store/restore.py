@@ -18,7 +18,7 @@ import upcall
 from upcall.hub.store import backup, epoch, files, migrate
 from upcall.hub.store.backup import Found
 from upcall.hub.store.errors import StoreError, explained
-from upcall.hub.store.rows import RowWriter
+from upcall.hub.store.rows import RowWriter, retire_buttons, retire_tokens, token_digest
 from upcall.model.ids import AskId, Revision, SessionId, new_hosted_session_id
 from upcall.model.rows import (
     RESTORED_ASKING,
@@ -78,7 +78,7 @@ def restore(
     try:
         _make_empty(temporary)
         backup.copy(source.path, temporary)
-        former = _former(db_path)
+        former = _former(db_path, now_ms)
         done = _renewed(temporary, db_path, source, former, now_ms, machine, scripts)
         _sync(temporary)
         replaced = _set_aside(db_path, now_ms)
@@ -99,6 +99,14 @@ def restore(
 
 
 @dataclass(frozen=True, slots=True)
+class _Stops:
+    """Whose rights were taken, and the lock, if there is one."""
+
+    revoked: tuple[tuple[str, int], ...]
+    lock: tuple[tuple[int, int, str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Former:
     """What is known of the database that is replaced; nothing if it cannot be read."""
 
@@ -107,9 +115,11 @@ class _Former:
     head: str = ""
     last_ids: tuple[int, int] = (0, 0)
     ended: tuple[tuple[str, tuple[object, ...]], ...] = ()
+    retired: tuple[tuple[bytes, str, str, str, int], ...] = ()
+    stops: _Stops | None = None
 
 
-def _former(db_path: str) -> _Former:
+def _former(db_path: str, now_ms: int) -> _Former:
     with suppress(StoreError, OSError, sqlite3.Error):
         connection = backup.open_source(db_path)
         try:
@@ -123,10 +133,63 @@ def _former(db_path: str) -> _Former:
                 *epoch.newest_line(connection),
                 (inbound or 0, notice or 0),
                 tuple((row[0], tuple(row[1:])) for row in ended),
+                _buttons(connection, now_ms),
+                _stops(connection),
             )
         finally:
             connection.close()
     return _Former()
+
+
+def _stops(connection: sqlite3.Connection) -> _Stops | None:
+    with suppress(sqlite3.Error):
+        return _Stops(
+            tuple(connection.execute("SELECT name, at_ms FROM revoked")),
+            tuple(connection.execute("SELECT id, at_ms, name, channel, reason FROM hub_lock")),
+        )
+    return None
+
+
+def _keep_stopped(connection: sqlite3.Connection, former: _Former) -> None:
+    """Going back gives nobody rights that were taken since, and opens no lock."""
+    if former.stops is None:
+        return
+    connection.execute("DELETE FROM revoked")
+    connection.executemany(
+        "INSERT INTO revoked (name, at_ms) VALUES (?, ?)", former.stops.revoked
+    )
+    connection.execute("DELETE FROM hub_lock")
+    connection.executemany(
+        "INSERT INTO hub_lock (id, at_ms, name, channel, reason) VALUES (?, ?, ?, ?, ?)",
+        former.stops.lock,
+    )
+
+
+def _buttons(
+    connection: sqlite3.Connection, now_ms: int
+) -> tuple[tuple[bytes, str, str, str, int], ...]:
+    """Return digests of all buttons of the replaced database; none if it is an older one."""
+    found: list[tuple[bytes, str, str, str, int]] = []
+    with suppress(sqlite3.Error):
+        found += connection.execute(
+            "SELECT digest, ask, channel, place, retired_ms FROM retired_token"
+        )
+        found += [
+            (token_digest(token), *rest, now_ms)
+            for token, *rest in connection.execute(
+                "SELECT token, ask, channel, place FROM hub_button"
+            )
+        ]
+    with suppress(sqlite3.Error):
+        found += [
+            (token_digest(token), public_id, channel, place or "", now_ms)
+            for token, public_id, channel, place in connection.execute(
+                "SELECT t.token, a.public_id, t.channel, (SELECT max(c.place) FROM card c"
+                " WHERE c.ask = t.ask AND c.channel = t.channel)"
+                " FROM token t JOIN ask a ON a.id = t.ask"
+            )
+        ]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +231,8 @@ def _renewed(
         )
         carried = _carry_over(connection, writer, former, now_ms)
         again = _ask_again(connection, number)
-        _drop_old(connection, number)
+        _drop_old(connection, former, number, now_ms)
+        _keep_stopped(connection, former)
         _leave_a_gap(connection, writer, former, number, now_ms)
         _tell(connection, writer, former, source, again, now_ms)
         for name, value in (
@@ -225,14 +289,30 @@ def _ask_again(connection: sqlite3.Connection, number: int) -> int:
     return len(asks)
 
 
-def _drop_old(connection: sqlite3.Connection, number: int) -> None:
-    """Logins, buttons, claims, and all that was on its way in or out, are of the past."""
+def _drop_old(
+    connection: sqlite3.Connection, former: _Former, number: int, now_ms: int
+) -> None:
+    """Logins, buttons, claims, and all that was on its way in or out, are of the past.
+
+    A button from before is known for what it is, also one that was made after the backup.
+    """
+    retire_tokens(connection, "1", (), now_ms)
+    retire_buttons(connection, "1", (), now_ms)
+    connection.executemany(
+        "INSERT INTO retired_token (digest, ask, channel, place, retired_ms)"
+        " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        former.retired,
+    )
     for statement in (
         "DELETE FROM token",
+        "DELETE FROM hub_button",
+        "DELETE FROM held_text",
+        "DELETE FROM card_copy WHERE ask IN (SELECT id FROM ask WHERE state <> 'closed')",
         "DELETE FROM web_login",
         "UPDATE claim SET live = 0 WHERE live = 1",
+        "UPDATE vote SET live = 0 WHERE live = 1",
         "DELETE FROM card WHERE ask IN (SELECT id FROM ask WHERE state <> 'closed')",
-        "UPDATE delivery SET state = 'dead', body = x'', error = 'restored from a backup'"
+        "UPDATE delivery SET state = 'done', body = x'', error = 'restored from a backup'"
         " WHERE state NOT IN ('done', 'dead')",
         "DELETE FROM gate",
     ):

@@ -12,6 +12,8 @@ from upcall.hub.store.rows import AUDIT_CUT, CHAIN_ENCODING
 TEXT_DAYS: Final = 30
 AUDIT_DAYS: Final = 400
 INBOUND_KEPT_DAYS: Final = 7
+TOKEN_DAYS: Final = 90
+"""How long a button of what is over is told from one that was never ours."""
 
 _OLD_ASKS: Final = "(SELECT id FROM ask WHERE state = 'closed' AND closed_ms < ?)"
 
@@ -36,18 +38,37 @@ def retain(
         " WHERE state = 'closed' AND closed_ms < ? AND body <> ?",
         (NO_TEXT, text_ms, NO_TEXT),
     )
-    run(f"UPDATE claim SET answer = NULL WHERE ask IN {_OLD_ASKS}", (text_ms,))  # noqa: S608
+    for table in ("claim", "vote"):
+        run(f"UPDATE {table} SET answer = NULL WHERE ask IN {_OLD_ASKS}", (text_ms,))  # noqa: S608
     old_deliveries = (
         "state IN ('done', 'dead') AND created_ms < ? AND id < (SELECT max(id) FROM delivery)"
     )
     doomed = f"(SELECT id FROM delivery WHERE {old_deliveries})"  # noqa: S608
     run(f"DELETE FROM attempt WHERE delivery IN {doomed}", (text_ms,))  # noqa: S608
     run(f"DELETE FROM delivery WHERE {old_deliveries}", (text_ms,))  # noqa: S608
+    # The newest one stays for its number, without its bytes.
+    run(
+        "UPDATE attempt SET error = NULL WHERE error IS NOT NULL AND delivery IN"
+        " (SELECT id FROM delivery WHERE state IN ('done', 'dead') AND created_ms < ?)",
+        (text_ms,),
+    )
+    run(
+        "UPDATE delivery SET body = x'', error = NULL"
+        " WHERE state IN ('done', 'dead') AND created_ms < ? AND length(body) > 0",
+        (text_ms,),
+    )
     run("DELETE FROM notice WHERE at_ms < ? AND id < (SELECT max(id) FROM notice)", (text_ms,))
+    run(
+        "UPDATE notice SET text = '', file_id = NULL, file_name = NULL, mime = NULL"
+        " WHERE at_ms < ? AND text <> ''",
+        (text_ms,),
+    )
+    run("DELETE FROM held_text WHERE at_ms < ?", (text_ms,))
     run(
         "DELETE FROM inbound WHERE at_ms < ? AND id < (SELECT max(id) FROM inbound)",
         (now_ms - INBOUND_KEPT_DAYS * DAY_MS,),
     )
+    run("DELETE FROM retired_token WHERE retired_ms < ?", (now_ms - TOKEN_DAYS * DAY_MS,))
     run("DELETE FROM web_login WHERE expires_ms < ?", (now_ms,))
     run("DELETE FROM gate WHERE closed_until_ms < ?", (now_ms,))
     _remove_asks(connection, audit_ms)
@@ -59,7 +80,7 @@ def _remove_asks(connection: sqlite3.Connection, before_ms: int) -> None:
     # An ask that something is still to be delivered about, or whose delivery bears the
     # newest id, stays for another time.
     old = f"{_OLD_ASKS[:-1]} EXCEPT SELECT ask FROM delivery WHERE ask IS NOT NULL)"  # noqa: S608
-    for table in ("claim", "card", "token"):
+    for table in ("claim", "vote", "card", "card_copy", "token"):
         run(f"DELETE FROM {table} WHERE ask IN {old}", (before_ms,))  # noqa: S608
     run(f"DELETE FROM ask WHERE id IN {old}", (before_ms,))  # noqa: S608
     run(

@@ -13,12 +13,18 @@ import msgspec
 
 from upcall.model.ask import AskSpec
 from upcall.model.effects import (
+    DropButtons,
+    DropCard,
+    DropText,
     DropTokens,
     EndClaim,
     SaveGate,
+    SaveLock,
     SaveLogin,
+    SaveRevoked,
     SaveRoot,
     SaveSetting,
+    SaveVerbosity,
     Write,
 )
 from upcall.model.rows import (
@@ -27,11 +33,16 @@ from upcall.model.rows import (
     CardRow,
     ClaimRow,
     ConversationRow,
+    CopyRow,
     DeliveryRow,
+    HeldText,
+    HubButton,
     InboundRow,
     NoticeRow,
+    PairingRow,
     SessionRow,
     TokenRow,
+    VoteRow,
 )
 from upcall.model.struct import replaced
 
@@ -70,20 +81,20 @@ def _upsert(
 _SESSION: Final = _upsert(
     "session",
     "session_id kind conversation_key pid pid_start asker_pid asker_start title repo branch"
-    " machine cwd program record_path started_ms ended_ms",
+    " machine cwd program record_path started_ms ended_ms tags asks",
     "session_id",
 )
 _ASK: Final = _upsert(
     "ask",
     "public_id session action_id state body revision raised_ms outcome deadline_ms"
     " deadline_boot_s boot_id held_s handed_over rerun_key answer answered_by resolved_by"
-    " closed_ms note askers",
+    " closed_ms note askers course",
     "public_id",
     refs={"session": _SESSION_ID},
 )
 _CLAIM: Final = _upsert(
     "claim",
-    "ask operator channel inbound reply_key answer declined origin at_ms live",
+    "ask operator channel inbound reply_key answer declined origin at_ms live person",
     "inbound",
     fixed="ask",
     refs={"ask": _ASK_ID},
@@ -94,7 +105,24 @@ _INBOUND: Final = _upsert(
 )
 _CONVERSATION: Final = _upsert("conversation", "key channel place state", "key channel")
 _CARD: Final = _upsert(
-    "card", "ask channel place ref", "ask channel place", refs={"ask": _ASK_ID}
+    "card",
+    "ask channel place ref reminder posted_ms",
+    "ask channel place",
+    refs={"ask": _ASK_ID},
+)
+_COPY: Final = (
+    "INSERT INTO card_copy (ask, channel, place, ref)"  # noqa: S608 - ours
+    f" VALUES ({_ASK_ID}, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_HUB_BUTTON: Final = _upsert(
+    "hub_button", "token channel place kind subject ask ref at_ms", "token"
+)
+_RETIRED: Final = (
+    "INSERT INTO retired_token (digest, ask, channel, place, retired_ms)"
+    " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_HELD_TEXT: Final = _upsert(
+    "held_text", "id channel place session event_key identity name text at_ms", "id"
 )
 _TOKEN: Final = _upsert(
     "token", "token ask channel choice", "token", fixed="ask", refs={"ask": _ASK_ID}
@@ -102,9 +130,9 @@ _TOKEN: Final = _upsert(
 _DELIVERY: Final = _upsert(
     "delivery",
     "id effect kind lane target place state body ask ref attempt not_before_ms created_ms"
-    " error",
+    " error conversation",
     "id",
-    fixed="effect ask created_ms",
+    fixed="effect ask created_ms conversation",
     refs={"ask": _ASK_ID},
 )
 _ATTEMPT: Final = _upsert("attempt", "delivery number state error", "delivery number")
@@ -118,6 +146,18 @@ _NOTICE: Final = _upsert(
 _SETTING: Final = _upsert("cursor", "channel name value", "channel name")
 _LOGIN: Final = _upsert("web_login", "channel digest kind data expires_ms", "channel digest")
 _GATE: Final = _upsert("gate", "scope closed_until_ms", "scope")
+_VOTE: Final = _upsert(
+    "vote",
+    "ask person channel name detail answer inbound at_ms here uid live",
+    "ask person channel",
+    refs={"ask": _ASK_ID},
+)
+_PAIRING: Final = _upsert(
+    "pairing", "name channel identity roles rights at_ms ask", "channel identity"
+)
+_REVOKED: Final = _upsert("revoked", "name at_ms", "name")
+_LOCK: Final = _upsert("hub_lock", "id at_ms name channel reason", "id")
+_VERBOSITY: Final = _upsert("verbosity", "conversation level", "conversation")
 _AUDIT: Final = (
     "INSERT INTO audit (encoding, at_ms, event, ask_id, session_id, facts, hash)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -170,15 +210,67 @@ def chain_hash(
     return digest.digest()
 
 
+def token_digest(token: str) -> bytes:
+    """Return what is kept of a button's token once it is over."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def retire_tokens(
+    connection: sqlite3.Connection, which: str, values: tuple[Parameter, ...], at_ms: int
+) -> None:
+    """Keep the digests of tokens of asks, and where they stood; the tokens stay.
+
+    Args:
+        connection: within a transaction.
+        which: a condition on `t`, the table of tokens.
+        values: its parameters.
+        at_ms: wall clock time.
+    """
+    found = connection.execute(
+        "SELECT t.token, a.public_id, t.channel, coalesce((SELECT c.place FROM card c"  # noqa: S608
+        " WHERE c.ask = t.ask AND c.channel = t.channel ORDER BY c.id DESC LIMIT 1), '')"
+        f" FROM token t JOIN ask a ON a.id = t.ask WHERE {which}",
+        values,
+    ).fetchall()
+    connection.executemany(
+        _RETIRED, [(token_digest(token), *rest, at_ms) for token, *rest in found]
+    )
+
+
+def retire_buttons(
+    connection: sqlite3.Connection, which: str, values: tuple[Parameter, ...], at_ms: int
+) -> None:
+    """Keep the digests of buttons of the hub's own questions; the buttons stay."""
+    found = connection.execute(
+        f"SELECT token, ask, channel, place FROM hub_button WHERE {which}",  # noqa: S608
+        values,
+    ).fetchall()
+    connection.executemany(
+        _RETIRED, [(token_digest(token), *rest, at_ms) for token, *rest in found]
+    )
+
+
 class RowWriter:
     """Carries writes out on one connection, inside a transaction that the caller holds.
 
     Attributes:
         audit_head: hash of the newest audit line, counting those not committed yet.
+        audit_rows: its number.
+        audit_ms: its time, or None if there is none.
     """
 
-    def __init__(self, connection: sqlite3.Connection, mask: Mask, audit_head: bytes) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        mask: Mask,
+        audit_head: bytes,
+        *,
+        audit_rows: int = 0,
+        audit_ms: int | None = None,
+    ) -> None:
         self.audit_head = audit_head
+        self.audit_rows = audit_rows
+        self.audit_ms = audit_ms
         self._connection = connection
         self._mask = mask
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -196,7 +288,18 @@ class RowWriter:
             SaveLogin: self._login,
             SaveRoot: self._root,
             SaveGate: self._gate,
+            SaveVerbosity: self._verbosity,
+            VoteRow: self._vote,
+            PairingRow: self._pairing,
+            SaveLock: self._lock,
+            SaveRevoked: self._revoked,
+            CopyRow: self._copy,
+            HubButton: self._hub_button,
+            HeldText: self._held_text,
             DropTokens: self._drop_tokens,
+            DropButtons: self._drop_buttons,
+            DropText: self._drop_text,
+            DropCard: self._drop_card,
             EndClaim: self._end_claim,
         }
 
@@ -235,6 +338,8 @@ class RowWriter:
                 row.record_path,
                 row.started_ms,
                 row.ended_ms,
+                _text(row.tags),
+                row.asks,
             ),
         )
 
@@ -265,6 +370,7 @@ class RowWriter:
                 row.closed_ms,
                 note,
                 " ".join(row.askers),
+                _text(row.course),
             ),
         )
 
@@ -282,6 +388,7 @@ class RowWriter:
                 row.origin,
                 row.at_ms,
                 int(row.live),
+                row.person,
             ),
         )
 
@@ -292,7 +399,44 @@ class RowWriter:
         self._run(_CONVERSATION, (row.key, row.channel, row.place, row.state))
 
     def _card(self, row: CardRow) -> None:
-        self._run(_CARD, (row.ask_id, row.channel, row.place, row.ref))
+        self._run(
+            _CARD,
+            (row.ask_id, row.channel, row.place, row.ref, row.reminder, row.posted_ms),
+        )
+
+    def _copy(self, row: CopyRow) -> None:
+        self._run(_COPY, (row.ask_id, row.channel, row.place, row.ref))
+
+    def _hub_button(self, row: HubButton) -> None:
+        self._run(
+            _HUB_BUTTON,
+            (
+                row.token,
+                row.channel,
+                row.place,
+                row.kind,
+                row.subject,
+                row.ask_id,
+                row.ref,
+                row.at_ms,
+            ),
+        )
+
+    def _held_text(self, row: HeldText) -> None:
+        self._run(
+            _HELD_TEXT,
+            (
+                row.id,
+                row.channel,
+                row.place,
+                row.session_id,
+                row.event_key,
+                row.identity,
+                row.name,
+                row.text,
+                row.at_ms,
+            ),
+        )
 
     def _token(self, row: TokenRow) -> None:
         self._run(_TOKEN, (row.token, row.ask_id, row.channel, row.choice))
@@ -317,6 +461,7 @@ class RowWriter:
                 row.not_before_ms,
                 row.created_ms,
                 row.error,
+                row.conversation,
             ),
         )
         if row.state in {"retry", "uncertain", "dead"}:
@@ -362,6 +507,8 @@ class RowWriter:
                 self.audit_head,
             ),
         )
+        self.audit_rows += 1
+        self.audit_ms = row.at_ms
 
     def _setting(self, row: SaveSetting) -> None:
         if row.value is None:
@@ -389,10 +536,77 @@ class RowWriter:
             self._run("INSERT INTO root (path) VALUES (?) ON CONFLICT DO NOTHING", (path,))
 
     def _gate(self, row: SaveGate) -> None:
-        self._run(_GATE, (row.scope, row.closed_until_ms))
+        if row.closed_until_ms:
+            self._run(_GATE, (row.scope, row.closed_until_ms))
+        else:
+            self._run("DELETE FROM gate WHERE scope = ?", (row.scope,))
+
+    def _verbosity(self, row: SaveVerbosity) -> None:
+        if row.level is None:
+            self._run("DELETE FROM verbosity WHERE conversation = ?", (row.conversation,))
+        else:
+            self._run(_VERBOSITY, (row.conversation, row.level))
+
+    def _vote(self, row: VoteRow) -> None:
+        self._run(
+            _VOTE,
+            (
+                row.ask_id,
+                row.person,
+                row.channel,
+                row.name,
+                row.detail,
+                _text_or_none(row.selection),
+                row.inbound,
+                row.at_ms,
+                int(row.here),
+                row.uid,
+                int(row.live),
+            ),
+        )
+
+    def _pairing(self, row: PairingRow) -> None:
+        if row.gone:
+            self._run(
+                "DELETE FROM pairing WHERE channel = ? AND identity = ?",
+                (row.channel, row.identity),
+            )
+            return
+        rights = None if row.rights is None else " ".join(row.rights)
+        roles, ask = _text(row.roles), row.ask_id
+        self._run(
+            _PAIRING, (row.name, row.channel, row.identity, roles, rights, row.at_ms, ask)
+        )
+
+    def _lock(self, row: SaveLock) -> None:
+        lock = row.lock
+        if lock is None:
+            self._run("DELETE FROM hub_lock", ())
+        else:
+            self._run(_LOCK, (1, lock.at_ms, lock.name, lock.channel, lock.reason))
+
+    def _revoked(self, row: SaveRevoked) -> None:
+        if row.at_ms is None:
+            self._run("DELETE FROM revoked WHERE name = ?", (row.name,))
+        else:
+            self._run(_REVOKED, (row.name, row.at_ms))
 
     def _drop_tokens(self, row: DropTokens) -> None:
+        retire_tokens(self._connection, f"t.ask = {_ASK_ID}", (row.ask_id,), row.at_ms)
         self._run(f"DELETE FROM token WHERE ask = {_ASK_ID}", (row.ask_id,))  # noqa: S608
+
+    def _drop_buttons(self, row: DropButtons) -> None:
+        retire_buttons(self._connection, "subject = ?", (row.subject,), row.at_ms)
+        self._run("DELETE FROM hub_button WHERE subject = ?", (row.subject,))
+
+    def _drop_text(self, row: DropText) -> None:
+        self._run("DELETE FROM held_text WHERE id = ?", (row.id,))
+
+    def _drop_card(self, row: DropCard) -> None:
+        self._run(
+            f"DELETE FROM card WHERE (ref IS NULL OR ?) AND channel = ? AND ask = {_ASK_ID}",  # noqa: S608
+            (int(row.shown), row.channel, row.ask_id),
+        )
 
     def _end_claim(self, row: EndClaim) -> None:
         self._run(

@@ -25,7 +25,7 @@ CREATE TABLE session (
     record_path TEXT,
     started_ms INTEGER NOT NULL,
     ended_ms INTEGER
-) STRICT;
+, tags TEXT NOT NULL DEFAULT '[]', asks TEXT NOT NULL DEFAULT 'shown') STRICT;
 CREATE INDEX session_living ON session (id) WHERE ended_ms IS NULL;
 
 CREATE TABLE ask (
@@ -49,7 +49,7 @@ CREATE TABLE ask (
     resolved_by TEXT,
     closed_ms INTEGER,
     note TEXT NOT NULL
-, askers TEXT NOT NULL DEFAULT '') STRICT;
+, askers TEXT NOT NULL DEFAULT '', course TEXT NOT NULL DEFAULT '{}') STRICT;
 -- A session may ask again under the action id of an ask that is closed: another question.
 CREATE UNIQUE INDEX ask_action ON ask (session, action_id) WHERE state <> 'closed';
 CREATE INDEX ask_session ON ask (session);
@@ -80,7 +80,7 @@ CREATE TABLE claim (
     origin TEXT,
     at_ms INTEGER NOT NULL,
     live INTEGER NOT NULL
-) STRICT;
+, person TEXT) STRICT;
 CREATE UNIQUE INDEX claim_live ON claim (ask) WHERE live = 1;
 CREATE INDEX claim_ask ON claim (ask);
 
@@ -99,9 +99,10 @@ CREATE TABLE card (
     ask INTEGER NOT NULL REFERENCES ask (id),
     channel TEXT NOT NULL,
     place TEXT NOT NULL,
-    ref TEXT,
+    ref TEXT, reminder TEXT, posted_ms INTEGER,
     UNIQUE (ask, channel, place)
 ) STRICT;
+CREATE INDEX card_ref ON card (channel, ref) WHERE ref IS NOT NULL;
 
 CREATE TABLE token (
     id INTEGER PRIMARY KEY,
@@ -128,9 +129,10 @@ CREATE TABLE delivery (
     not_before_ms INTEGER NOT NULL,
     created_ms INTEGER NOT NULL,
     error TEXT
-) STRICT;
+, conversation TEXT NOT NULL DEFAULT '') STRICT;
 CREATE INDEX delivery_due ON delivery (id) WHERE state NOT IN ('done', 'dead');
 CREATE INDEX delivery_ask ON delivery (ask) WHERE ask IS NOT NULL;
+CREATE INDEX delivery_dead ON delivery (id) WHERE state = 'dead';
 
 -- Attempts that did not simply succeed.
 CREATE TABLE attempt (
@@ -195,4 +197,104 @@ CREATE TABLE audit (
     session_id TEXT,
     facts TEXT NOT NULL,
     hash BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE pairing (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    identity TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    rights TEXT,
+    at_ms INTEGER NOT NULL,
+    ask TEXT,
+    UNIQUE (channel, identity)
+) STRICT;
+
+CREATE TABLE revoked (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    at_ms INTEGER NOT NULL
+) STRICT;
+
+-- At most one row: while it is there, nothing is taken but from the control socket.
+CREATE TABLE hub_lock (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    at_ms INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;
+
+-- One person counts once, on however many channels; a withdrawn vote is not live.
+CREATE TABLE vote (
+    id INTEGER PRIMARY KEY,
+    ask INTEGER NOT NULL REFERENCES ask (id),
+    person TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    name TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    answer TEXT,
+    inbound INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    here INTEGER NOT NULL,
+    uid TEXT NOT NULL,
+    live INTEGER NOT NULL,
+    UNIQUE (ask, person, channel)
+) STRICT;
+CREATE INDEX vote_live ON vote (ask) WHERE live = 1;
+
+CREATE TABLE verbosity (
+    id INTEGER PRIMARY KEY,
+    conversation TEXT NOT NULL UNIQUE,
+    level TEXT NOT NULL CHECK (level IN ('lean', 'verbose', 'quiet'))
+) STRICT;
+
+-- Further messages that show the same ask: what was posted twice because nobody knew.
+CREATE TABLE card_copy (
+    id INTEGER PRIMARY KEY,
+    ask INTEGER NOT NULL REFERENCES ask (id),
+    channel TEXT NOT NULL,
+    place TEXT NOT NULL,
+    ref TEXT NOT NULL,
+    UNIQUE (channel, place, ref)
+) STRICT;
+CREATE INDEX card_copy_ask ON card_copy (ask);
+
+-- Buttons of what is over, by SHA-256 only. `ask` is a public id: a line outlives the ask.
+CREATE TABLE retired_token (
+    id INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    ask TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    place TEXT NOT NULL,
+    retired_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX retired_token_age ON retired_token (retired_ms);
+
+-- Buttons of the hub's own questions; `subject` is a held text's id or a session's.
+CREATE TABLE hub_button (
+    id INTEGER PRIMARY KEY,
+    token TEXT NOT NULL UNIQUE,
+    channel TEXT NOT NULL,
+    place TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    ask TEXT NOT NULL,
+    ref TEXT,
+    at_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX hub_button_subject ON hub_button (subject);
+
+-- Texts that nobody but their writer can tell the meaning of; nothing of them is sent.
+CREATE TABLE held_text (
+    id INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    place TEXT NOT NULL,
+    session TEXT NOT NULL,
+    event_key TEXT NOT NULL,
+    identity TEXT NOT NULL,
+    name TEXT,
+    text TEXT NOT NULL,
+    at_ms INTEGER NOT NULL
 ) STRICT;

@@ -219,7 +219,8 @@ def parse(data: bytes, where: str) -> Config:
         document = tomllib.loads(text)
     except UnicodeDecodeError as exc:
         raise ConfigInvalid(f"{shown}: not UTF-8 at byte {exc.start}") from exc
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
+        # Not TOML, too deep, or a number of thousands of digits.
         raise ConfigInvalid(f"{shown}: not TOML: {one_line(str(exc))}") from exc
     for key in document:
         if key not in TABLES:

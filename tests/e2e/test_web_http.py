@@ -138,7 +138,18 @@ async def test_a_bad_answer_is_named_and_reaches_nobody(
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'{"ask":"\xff"}', b"[" * 5000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"ask":"\xff"}',
+        b"[" * 5000,
+        b'{"x":' + b"[" * 9999 + b"]" * 9999 + b"}",
+    ],
+)
 async def test_a_body_that_is_no_answer_is_a_400(data: bytes) -> None:
     async with inbox_and_page(FakeHub()) as (_, page):
         headers = {**page.headers(), "Content-Type": "application/json"}

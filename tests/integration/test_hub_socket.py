@@ -126,6 +126,11 @@ async def test_bad_lines_cost_an_error_each_and_not_the_connection() -> None:
             (b'{"id":7,"op":5}', "invalid_request"),
             (b'{"id":7,"op":"wait","ask":"zzz"}', "invalid_request"),
             (b'{"id":7,"op":"answer","ask":"a1b2"}', "invalid_request"),
+            (b'{"id":7,"op":"log","before":9223372036854775808}', "invalid_request"),
+            (b'{"id":7,"op":"log","since_ms":-1}', "invalid_request"),
+            (b'{"id":7,"op":"forget","before_ms":9223372036854775808}', "invalid_request"),
+            (b'{"id":7,"op":"outbox_drop","letters":[-1]}', "invalid_request"),
+            (b'{"id":7,"op":"explain","timeout_s":1e308}', "invalid_request"),
         ]:
             client.writer.write(line + b"\n")
             answer = await client.receive()

@@ -583,6 +583,21 @@ def test_the_inbox_is_told_what_is_masked_and_which_options_allow() -> None:
     assert TOKEN not in json.dumps(told)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"question": f"Run: API_TOKEN={TOKEN} ./x", "detail": "nothing to see"},
+        {"question": "Run it?", "detail": f"API_TOKEN={TOKEN} ./x"},
+        {"option_details": (f"API_TOKEN={TOKEN}", "", "")},
+    ],
+)
+def test_what_is_masked_counts_wherever_it_stands(fields: dict[str, Any]) -> None:
+    rig = Rig(small_chat())
+    rig.ask(1, msgspec.structs.replace(ALLOW, **{"detail": None, **fields}))
+    (view,) = rig.kernel.open_asks()
+    assert view.hidden_chars == len(TOKEN)
+
+
 def test_no_step_is_asked_for_in_a_question() -> None:
     rig = raised(msgspec.structs.replace(ALLOW, ask_class="question"))
     assert not [choice for choice in tokens_of(rig) if ":" in choice]

@@ -31,6 +31,8 @@ from upcall.hub import anchors
 from upcall.hub.anchoring import Anchoring
 from upcall.hub.anchors import Noted
 from upcall.hub.store import Store, erase, migrate
+from upcall.hub.store.audit import Wanted, lines
+from upcall.hub.store.peek import reading
 from upcall.hub.store.verify import Anchor, Verdict, verify
 from upcall.model.ask import AskSpec
 from upcall.model.errors import ConfigInvalid
@@ -149,7 +151,14 @@ def rewrite(path: str, rows: list[tuple[Any, ...]], *, anew: bool = False) -> No
 
 def anchor(path: str, row: int | None = None, *, source: str = "system journal") -> Anchor:
     found = rows_of(path)[-1 if row is None else row - 1]
-    return Anchor(source=source, at_ms=found[2], rows=found[0], head=found[7].hex(), epoch=1)
+    return Anchor(
+        source=source,
+        at_ms=found[2],
+        rows=found[0],
+        head=found[7].hex(),
+        epoch=1,
+        row_ms=found[2],
+    )
 
 
 def kinds(verdict: Verdict) -> list[tuple[str, int]]:
@@ -386,6 +395,63 @@ def test_an_anchor_of_a_person_may_be_short_but_must_fit(path: str) -> None:
             _given(bad)
 
 
+@pytest.mark.parametrize("facts", [b"[" * 200_000 + b"]" * 200_000, b"\xff{"])
+def test_what_cannot_be_read_of_a_line_is_named_as_changed(path: str, facts: bytes) -> None:
+    for event in ("raised", "restored", "audit_trimmed"):
+        db = sqlite3.connect(path)
+        with db:
+            db.execute(
+                "UPDATE audit SET facts = CAST(? AS TEXT), event = ? WHERE id = 5",
+                (facts, event),
+            )
+        db.close()
+        assert ("changed", 5) in kinds(look(path))
+        with reading(path) as connection:
+            told = lines(connection, Wanted(), lambda text: text)
+        assert len(told) == ROWS
+
+
+def cut_by_hand(path: str, last: int, at_ms: int) -> None:
+    """Replace the first lines as retention does."""
+    kept = rows_of(path)[last - 1][7]
+    facts = f'{{"last_hash":"{kept.hex()}","lines":{last}}}'
+    db = sqlite3.connect(path)
+    with db:
+        db.execute("DELETE FROM audit WHERE id <= ?", (last,))
+        db.execute(
+            "INSERT INTO audit VALUES (?, 1, ?, 'audit_cut', NULL, NULL, ?, ?)",
+            (last, at_ms, facts, kept),
+        )
+    db.close()
+
+
+def test_first_lines_that_somebody_removed_are_named(path: str) -> None:
+    cut_by_hand(path, 8, START_MS)
+    assert kinds(look(path)) == [("removed", 8)]
+    assert "no line says that it was for their age" in look(path).problems[0].msg
+
+
+def test_lines_that_were_too_young_to_be_removed_are_named_by_anchors(path: str) -> None:
+    noted = [anchor(path, row) for row in (2, 6, 8)]
+    last = rows_of(path)[-1]
+    cut_by_hand(path, 8, START_MS)
+    # Whoever writes the chain's end anew can claim what they like of the rest.
+    at_ms = START_MS + 100 * SECOND_MS
+    new = (ROWS + 1, 1, at_ms, "audit_trimmed", None, None, '{"lines":8,"days":1}')
+    db = sqlite3.connect(path)
+    with db:
+        db.execute(
+            "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*new, digest(last[7], (*new, b""))),
+        )
+    db.close()
+    assert look(path).ok
+    assert "as older than 1 day" in look(path).notes[0]
+    verdict = look(path, *noted)
+    assert kinds(verdict) == [("removed", 2)]
+    assert "was removed before its time" in verdict.problems[0].msg
+
+
 # --- what is allowed to change -------------------------------------------------------------
 
 
@@ -400,7 +466,9 @@ async def test_retention_leaves_a_chain_that_is_whole_and_says_what_went(path: s
     assert rows_of(path)[0][0] == 8
     verdict = look(path, old, cut, kept)
     assert verdict.ok
-    assert verdict.notes == ["rows 1 to 8 were removed for their age"]
+    assert len(verdict.notes) == 1
+    assert verdict.notes[0].startswith("rows 1 to 8 were removed on ")
+    assert verdict.notes[0].endswith(", as older than 10 days")
     assert verdict.anchors == {"system journal": 2}
     assert "row 3 was removed for its age" in verdict.unread[0]
     for forged in ("hash = zeroblob(32)", "facts = '{}'"):

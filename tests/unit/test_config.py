@@ -125,6 +125,7 @@ def test_a_key_that_is_like_no_other_gets_the_list() -> None:
         ("[hub\n", "not TOML"),
         ("[hub]\n[hub]\n", "not TOML"),
         ("a = " + "[" * 5000, "not TOML"),
+        ("[hub]\nidle_exit_s = 1" + "0" * 5000, "not TOML"),
     ],
 )
 def test_what_cannot_be_used_is_named(text: str, words: str) -> None:

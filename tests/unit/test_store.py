@@ -604,7 +604,10 @@ async def test_retention_removes_texts_then_rows_and_keeps_the_chain(path: str) 
             story(4),
         ]
     )
+    before = store.audit_head
+    await store.retain(NOW_MS)
     head = store.audit_head
+    assert head != before
     for _ in range(2):
         await store.retain(NOW_MS)
         found = await store.ask(old.ask_id)
@@ -628,7 +631,8 @@ async def test_retention_removes_texts_then_rows_and_keeps_the_chain(path: str) 
     assert raw(path, "SELECT event, id FROM audit ORDER BY id") == [
         ("audit_cut", 3),
         ("raised", 4),
-        ("raised", 5),
+        ("audit_trimmed", 5),
+        ("raised", 6),
     ]
     assert raw(path, "SELECT count(*) FROM notice") == [(1,)]
 

@@ -197,7 +197,7 @@ async def _body(request: web.Request, kind: type[BodyT]) -> BodyT:
     data = await _read(request)
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise UsageError(visible(str(problem)), code="invalid_body") from problem
 
 
@@ -523,7 +523,7 @@ class Routes:
             return None
         try:
             key = msgspec.json.decode(message.data, type=KeyMessage).key
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             return None
         return self._login_of(request, key)
 
@@ -533,7 +533,7 @@ class Routes:
                 continue
             try:
                 number = msgspec.json.decode(message.data, type=ReadMessage).read
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 continue
             login = self._parts.logins.get(page.login)
             if login is not None:

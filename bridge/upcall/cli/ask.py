@@ -165,12 +165,15 @@ def wait_for_end(
         screen.err(f"upcall: {screen.visible(lost.error.msg)}")
         if lost.error.recover:
             screen.err(f"        {screen.visible(lost.error.recover)}")
+        sent_s = lost.sent_s
     else:
         return asked, result, asked.answered_here
     from upcall.cli.standalone import ask_alone
 
     prompt = None if given.no_terminal else _prompt()
-    alone, here = ask_alone(ask, session, prompt=prompt, quiet=given.quiet, signals=signals)
+    alone, here = ask_alone(
+        ask, session, prompt=prompt, quiet=given.quiet, signals=signals, began_s=sent_s
+    )
     return None, alone, here
 
 

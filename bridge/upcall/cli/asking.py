@@ -40,11 +40,13 @@ class NoHub(Exception):
 
     Attributes:
         error: why.
+        sent_s: on the monotonic clock, since when a hub that is gone may have the ask, if so.
     """
 
-    def __init__(self, error: LineError) -> None:
+    def __init__(self, error: LineError, sent_s: float | None = None) -> None:
         super().__init__(str(error))
         self.error = error
+        self.sent_s = sent_s
 
 
 class Asking:
@@ -505,12 +507,14 @@ def raise_ask(
         LineError: the hub refused the ask.
     """
     until = time.monotonic() + timeout_s
+    sent_s = None
     ensure = ensure_hub if again is None else again.ensure
     while True:
         try:
             line = ensure(max(0.1, until - time.monotonic()), note=screen.err)
         except LineError as err:
-            raise NoHub(err) from err
+            raise NoHub(err, sent_s) from err
+        sent_s = time.monotonic() if sent_s is None else sent_s
         try:
             return line, line.request("ask", ask=ask, session=session, wait=wait)
         except LineError as err:
@@ -518,7 +522,7 @@ def raise_ask(
             if err.code not in LOST_CODES:
                 raise
             if time.monotonic() >= until:
-                raise NoHub(err) from err
+                raise NoHub(err, sent_s) from err
         except BaseException:
             # Interrupted: the hub may have it already, and nobody waits for it any more.
             _cancel_on(line, str(ask["id"]))

@@ -67,7 +67,7 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
         state = "held"
     question = screen.in_quotes(str(ask.get("question", "")), 300)
     labels = ask.get("labels_shown") or ask.get("options") or []
-    options = " / ".join(screen.one_line(str(label), 30) for label in labels[:6])
+    options = " / ".join(_label(str(label)) for label in labels[:6])
     is_open = ask.get("state") != "closed"
     answer = "" if is_open and not ask.get("answer") else results.quote(ask)
     tail = f" = {answer}" if answer else f" [{options}]" if options else ""
@@ -78,6 +78,13 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
         screen.one_line(str(who), 24),
         f"{question}{tail}",
     )
+
+
+def _label(label: str) -> str:
+    """Return a label, in quotes where it could pass for what stands around it."""
+    if any(mark in label for mark in "[]/=“”"):
+        return screen.in_quotes(label, 30)
+    return screen.one_line(label, 30)
 
 
 def _end(ask: dict[str, Any]) -> str:

@@ -82,7 +82,7 @@ class _Browser:
             text = response.read()
             cookies = SimpleCookie(response.getheader("Set-Cookie") or "")
             found = json.loads(text) if text else {}
-        except (OSError, http.client.HTTPException, ValueError) as err:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as err:
             raise AutoFailed(f"the inbox does not answer {method} {path}: {err}") from err
         finally:
             connection.close()

@@ -278,7 +278,7 @@ def _web_table() -> dict[str, Any]:
     try:
         with open(config_path(), "rb") as file:
             document = tomllib.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     tables = document.get("channels")
     found = document.get("web") or (tables.get("web") if isinstance(tables, dict) else None)

@@ -72,7 +72,10 @@ def quote(result: dict[str, Any]) -> str:
 
 def in_quotes(result: dict[str, Any]) -> str:
     """Return the answer in quotes, or what is to be said in its place."""
-    return quote(result) if is_erased(result) else f'"{quote(result)}"'
+    if is_erased(result):
+        return quote(result)
+    escaped = quote(result).replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def by(result: dict[str, Any]) -> str:

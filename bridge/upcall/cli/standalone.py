@@ -20,6 +20,7 @@ from upcall.core.redact import mask, masked
 from upcall.line.start import is_lent
 from upcall.model.errors import NoAnswer
 from upcall.model.frames import Choice
+from upcall.model.limits import MIN_DEADLINE_S
 from upcall.model.refusals import is_refusal
 from upcall.session.host import Session
 
@@ -39,8 +40,18 @@ def ask_alone(
     prompt: Prompt | None,
     quiet: bool,
     signals: EndingSignals,
+    began_s: float | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """Return how *ask* ended, and whether this terminal has told it.
+
+    Args:
+        ask: what is asked.
+        session: who asks.
+        prompt: the terminal's, if a person can be asked there.
+        quiet: nothing is said of it.
+        signals: end the wait.
+        began_s: since when its clock runs, on the monotonic clock: a hub that is gone may
+            have begun it. Now, if None.
 
     Raises:
         UpcallError: the endpoint could not be set up, or the ask is not valid.
@@ -50,7 +61,7 @@ def ask_alone(
         screen.err(f"asking {ask['id']} without a hub: {_where(prompt)}. Ctrl-C cancels")
         if ask.get("default") is not None:
             screen.err(f"{_NO_DEFAULT}: a time-out gives no answer")
-    alone = _Alone(ask, session, prompt)
+    alone = _Alone(ask, session, prompt, began_s)
     try:
         result = asyncio.run(alone.run(signals.numbers))
         return result, alone.told_here
@@ -81,7 +92,7 @@ def _shown(ask: dict[str, Any]) -> dict[str, Any]:
         "options": [mask(option) for option in options],
         "recommended": None if label is None else options.index(label),
         "revision": ask["id"],
-        "hidden_chars": (in_detail if detail else in_question) if is_permission else 0,
+        "hidden_chars": in_question + in_detail if is_permission else 0,
         "allows": [
             index
             for index, option in enumerate(options)
@@ -94,9 +105,14 @@ class _Alone:
     """One ask on an endpoint of our own."""
 
     def __init__(
-        self, ask: dict[str, Any], session: dict[str, Any], prompt: Prompt | None
+        self,
+        ask: dict[str, Any],
+        session: dict[str, Any],
+        prompt: Prompt | None,
+        began_s: float | None,
     ) -> None:
         self._ask = ask
+        self._began_s = began_s
         self._view = _shown(ask)
         self._session_words = session
         self._prompt = prompt
@@ -106,12 +122,18 @@ class _Alone:
 
     async def run(self, signals: tuple[int, ...]) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
-        asked_at = time.monotonic()
+        now = time.monotonic()
+        asked_at = now if self._began_s is None else self._began_s
+        timeout_s = self._ask.get("timeout_s")
+        left_s = None if timeout_s is None else timeout_s - (now - asked_at)
+        if left_s is not None and left_s < MIN_DEADLINE_S:
+            # It ended where a hub may have had it, and must not be asked a second time.
+            return self._result("timed_out", None, asked_at)
         title = self._session_words.get("title") or self._session_words.get("program")
         async with Session(
             title, hub=False, tags=self._session_words.get("tags", ())
         ) as session:
-            task = asyncio.create_task(self._raise(session), name="upcall-ask-alone")
+            task = asyncio.create_task(self._raise(session, left_s), name="upcall-ask-alone")
             for number in signals:
                 loop.add_signal_handler(number, self._end, number, task)
             look = asyncio.create_task(self._look(session, task), name="upcall-prompt")
@@ -132,7 +154,7 @@ class _Alone:
                     loop.remove_signal_handler(number)
             return self._result(answer.outcome, answer, asked_at)
 
-    async def _raise(self, session: Session) -> Answer:
+    async def _raise(self, session: Session, timeout_s: float | None) -> Answer:
         recommended = self._ask.get("recommended")
         return await session.ask(
             self._ask["question"],
@@ -141,7 +163,7 @@ class _Alone:
             multi=self._ask["multi"],
             free_text=self._ask["free_text"],
             recommended=recommended,
-            timeout_s=self._ask.get("timeout_s"),
+            timeout_s=timeout_s,
             permission=self._ask["class"] == "permission",
             secret=bool(self._ask.get("secret")),
             merge=bool(self._ask.get("merge")),

@@ -189,13 +189,15 @@ class Floods:
 
     def _chats(self, flood: Flood) -> list[str]:
         """Return the chats that show asks of the session, or say that more wait."""
-        found = dict.fromkeys(flood.lines)
-        for ask_id in flood.shown:
-            found |= dict.fromkeys(self._state.cards.get(ask_id, ()))
-        infos = self._state.infos
-        return [
-            name for name in found if name in infos and not infos[name].capabilities.draws_asks
+        chats = [
+            name for name, info in self._state.infos.items() if not info.capabilities.draws_asks
         ]
+        if not chats:
+            return []
+        shows = set(flood.lines).union(
+            *(self._state.cards.get(ask_id, ()) for ask_id in flood.shown)
+        )
+        return [name for name in chats if name in shows]
 
     def _over(self, step: Step, session_id: SessionId, flood: Flood) -> None:
         self._buttons.settle(step, f"{ASKS}{session_id}", "This session has ended.")

@@ -38,9 +38,8 @@ class Quotas:
         if len(state.asks) >= limits.all_asks:
             return limit_words(limits, "all_asks", f"{len(state.asks)} asks are open")
         if session_id is None:
-            hosted = sum(len(sessions) for sessions in state.hosted.values())
-            if hosted >= limits.sessions:
-                what = f"asks of {hosted} programs are open"
+            if state.hosted_count >= limits.sessions:
+                what = f"asks of {state.hosted_count} programs are open"
                 return limit_words(limits, "sessions", what)
             return None
         session = state.sessions.get(session_id)

@@ -98,7 +98,7 @@ class RedactionChoices:
         for conversation, value in kept:
             try:
                 found = _kept.decode(value)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 self._set(step, conversation, None)
                 continue
             chosen = Redaction(redact=found.redact, by=found.by, until_ms=found.until_ms)

@@ -244,6 +244,7 @@ class HubState:
 
     Attributes:
         hosted: of each asking process, its sessions by conversation.
+        hosted_count: how many sessions `hosted` holds.
         living: of each conversation, its sessions that have not ended.
         idle_due: when a conversation without such sessions is closed, on the boot clock.
         lanes: of each target, its lanes with their deliveries in order.
@@ -300,6 +301,7 @@ class HubState:
     infos: dict[str, ChannelInfo] = field(default_factory=dict)
     sessions: dict[SessionId, SessionRow] = field(default_factory=dict)
     hosted: dict[Process, dict[str, SessionId]] = field(default_factory=dict)
+    hosted_count: int = 0
     living: dict[str, dict[SessionId, None]] = field(default_factory=dict)
     idle_due: dict[str, float] = field(default_factory=dict)
     live: dict[SessionId, SessionLive] = field(default_factory=dict)
@@ -425,7 +427,9 @@ class HubState:
         self.idle_due.pop(session.conversation, None)
         if session.kind == "hosted" and session.asker_pid:
             process = (session.asker_pid, session.asker_start)
-            self.hosted.setdefault(process, {})[session.conversation] = session.session_id
+            of_process = self.hosted.setdefault(process, {})
+            self.hosted_count += session.conversation not in of_process
+            of_process[session.conversation] = session.session_id
 
     def leave_process(self, session: SessionRow) -> None:
         """Forget that the session's asker is its asker."""
@@ -433,6 +437,7 @@ class HubState:
         of_process = self.hosted.get(process, {})
         if of_process.get(session.conversation) == session.session_id:
             del of_process[session.conversation]
+            self.hosted_count -= 1
             if not of_process:
                 del self.hosted[process]
 

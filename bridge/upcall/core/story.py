@@ -74,7 +74,8 @@ def _behind(words_: str) -> str:
 def _quoted(facts: Facts, about: About) -> str:
     """Return what was chosen; of what is not kept any more, what the line itself says."""
     if about.answer:
-        return f'"{one_line(about.answer, 300)}"'
+        escaped = one_line(about.answer, 300).replace('"', '\\"')
+        return f'"{escaped}"'
     choice, count = _text(facts, "choice", 60), int(_number(facts, "words"))
     if facts.get("secret"):
         return "a secret"
@@ -98,12 +99,18 @@ def _where(facts: Facts) -> str:
     return f" in {_channel(facts)}"
 
 
+def _of_program(text: str, limit: int) -> str:
+    """Return what a program says, in quotes that it cannot close itself."""
+    inner = one_line(text, limit).replace("“", '"').replace("”", '"')
+    return f"“{inner}”"
+
+
 def _raised(facts: Facts, about: About) -> str:
-    by = f" by {one_line(about.program, 80)}" if about.program else ""
+    by = f" by {_of_program(about.program, 80)}" if about.program else ""
     pid = int(_number(facts, "pid"))
     at = f" (pid {pid})" if pid else ""
-    place = f" in {one_line(about.place, 80)}" if about.place else ""
-    what = f": “{one_line(about.question, 300)}”" if about.question else ""
+    place = f" in {_of_program(about.place, 80)}" if about.place else ""
+    what = f": {_of_program(about.question, 300)}" if about.question else ""
     kind = "permission asked" if facts.get("ask_class") == "permission" else "raised"
     return f"{kind}{by}{at}{place}{what}"
 
@@ -241,6 +248,12 @@ def _ended_before(facts: Facts, _: About) -> str:
 
 def _cut(facts: Facts, _: About) -> str:
     return f"older rows, to {_row(facts, 'lines')}, were removed for their age"
+
+
+def _trimmed(facts: Facts, _: About) -> str:
+    days = int(_number(facts, "days"))
+    unit = "day" if days == 1 else "days"
+    return f"lines up to {_row(facts, 'lines')} were removed, as older than {days} {unit}"
 
 
 def _root(what: str) -> Callable[[Facts, About], str]:
@@ -389,5 +402,6 @@ WORDS: Final[Mapping[str, Callable[[Facts, About], str]]] = {
     "begun_anew": _begun_anew,
     "ended_before_restore": _ended_before,
     "audit_cut": _cut,
+    "audit_trimmed": _trimmed,
 }
 """Every event with words of its own."""

@@ -91,12 +91,14 @@ class Anchoring:
         mark = await self._store.mark()
         if not mark.lines or (self._last is not None and mark.head == self._last.head):
             return
+        head = self._store.head
         noted = Noted(
             at_ms=self._clock.wall_ms(),
             rows=mark.lines,
             head=mark.head,
             epoch=mark.epoch,
             why=why,
+            row_ms=head.at_ms if head.rows == mark.lines else None,
         )
         await asyncio.to_thread(self._put, noted)
         self._last = noted

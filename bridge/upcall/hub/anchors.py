@@ -36,6 +36,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         why: what it was noted for, `daily` or `permission`.
+        row_ms: when the line itself was written, if that is known.
     """
 
     at_ms: int
@@ -43,6 +44,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     epoch: int
     why: str = ""
+    row_ms: int | None = None
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     head: str = msgspec.field(name="UPCALL_AUDIT_HEAD")
     epoch: str = msgspec.field(name="UPCALL_AUDIT_EPOCH")
     at_us: str = msgspec.field(name="__REALTIME_TIMESTAMP")
+    row_ms: str = msgspec.field(name="UPCALL_AUDIT_ROW_MS", default="")
 
 
 _noted: Final = msgspec.json.Decoder(Noted)
@@ -128,7 +131,7 @@ def from_file(state: str) -> tuple[list[Anchor], list[str]]:
             continue
         try:
             noted = _noted.decode(line)
-        except (msgspec.MsgspecError, UnicodeError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             trouble.append(f"{FILE}: line {number} is none of ours")
             continue
         found.append(
@@ -138,6 +141,7 @@ def from_file(state: str) -> tuple[list[Anchor], list[str]]:
                 rows=noted.rows,
                 head=noted.head,
                 epoch=noted.epoch,
+                row_ms=noted.row_ms,
             )
         )
     return found, trouble
@@ -163,6 +167,7 @@ def to_journal(state: str, noted: Noted, *, socket_path: str = JOURNAL_SOCKET) -
         "UPCALL_AUDIT_ROWS": str(noted.rows),
         "UPCALL_AUDIT_HEAD": noted.head,
         "UPCALL_AUDIT_EPOCH": str(noted.epoch),
+        "UPCALL_AUDIT_ROW_MS": "" if noted.row_ms is None else str(noted.row_ms),
     }
     # No value has a line feed, so that the simple form of the protocol will do.
     data = "".join(f"{name}={value}\n" for name, value in fields.items()).encode()
@@ -213,7 +218,7 @@ def from_journal(
         return [], [f"system journal: not read: {one_line(_why(error), 200)}"]
     found = []
     for line in done.stdout[:_MAX_JOURNAL_BYTES].split(b"\n"):
-        with suppress(msgspec.MsgspecError, UnicodeError, ValueError):
+        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
             entry = _entry.decode(line)
             found.append(
                 Anchor(
@@ -222,6 +227,7 @@ def from_journal(
                     rows=int(entry.rows),
                     head=entry.head,
                     epoch=int(entry.epoch),
+                    row_ms=int(entry.row_ms) if entry.row_ms else None,
                 )
             )
     if found:

@@ -69,5 +69,5 @@ def read(state: str) -> HubFile | None:
     try:
         data = paths.read_private_file(paths.hub_json(state), _MAX_BYTES)
         return msgspec.json.decode(data, type=HubFile)
-    except (OSError, paths.PathProblem, msgspec.DecodeError):
+    except (OSError, paths.PathProblem, msgspec.DecodeError, UnicodeError, RecursionError):
         return None

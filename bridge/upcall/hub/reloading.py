@@ -24,6 +24,7 @@ from upcall.hub.settings import (
 from upcall.model.errors import ConfigInvalid
 from upcall.model.events import Event, Moment, SettingsChanged, SettingsRefused
 from upcall.model.platform import SeamLog
+from upcall.model.text import one_line
 from upcall.model.views import Problem
 
 LOOK_EVERY_S: Final = 2.0
@@ -133,6 +134,10 @@ class Reloading:
             raise self._refuse(exc.msg, exc.code, exc.recover) from exc
         except OSError as exc:
             msg = f"the configuration cannot be read: {exc.strerror}"
+            raise self._refuse(msg, "config_invalid", None) from exc
+        except (ValueError, RecursionError) as exc:
+            # Whatever somebody writes into the file, the hub goes on as before.
+            msg = f"the configuration cannot be used: {one_line(str(exc), 200)}"
             raise self._refuse(msg, "config_invalid", None) from exc
         changed = changed_tables(with_taken_up(self._started, self._taken), config)
         self._refused = None

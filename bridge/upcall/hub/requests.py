@@ -13,7 +13,7 @@ from upcall.core.redact import mask
 from upcall.model.ask import AskClass, AskSpec
 from upcall.model.errors import InvalidAsk, UsageError
 from upcall.model.ids import AskId, is_ask_id
-from upcall.model.limits import MAX_TEXT_CHARS, MAX_TITLE_CHARS
+from upcall.model.limits import MAX_DEADLINE_S, MAX_TEXT_CHARS, MAX_TITLE_CHARS
 from upcall.model.policy import Right
 from upcall.model.tags import TAG_RULE, sendable_tags
 from upcall.model.text import fold_label, one_line, unpaired_surrogate_or_nul
@@ -25,6 +25,8 @@ _MAX_ID_CHARS: Final = 300
 
 _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 _Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
+# What the database takes.
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Words: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
 
 
@@ -225,7 +227,7 @@ class Forget(msgspec.Struct, frozen=True):
 
     asks: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=200)], ...] | None = None
     session: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)] | None = None
-    before_ms: int | None = None
+    before_ms: _Whole | None = None
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -248,7 +250,7 @@ class Explain(msgspec.Struct, frozen=True):
     host: _Name | None = None
     title: _Name | None = None
     tags: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=32)] = ()
-    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_DEADLINE_S)] | None = None
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -256,8 +258,8 @@ class Log(msgspec.Struct, frozen=True):
 
     ask: _Id | None = None
     session: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)] | None = None
-    since_ms: int | None = None
-    before: int | None = None
+    since_ms: _Whole | None = None
+    before: _Whole | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
     follow: bool = False
 
@@ -269,7 +271,7 @@ class Outbox(msgspec.Struct, frozen=True):
 class SortLetters(msgspec.Struct, frozen=True):
     """Try messages that did not arrive once more, or drop them; `all`: every one given up."""
 
-    letters: Annotated[tuple[int, ...], msgspec.Meta(max_length=1000)] = ()
+    letters: Annotated[tuple[_Whole, ...], msgspec.Meta(max_length=1000)] = ()
     all: bool = False
 
     def __post_init__(self) -> None:

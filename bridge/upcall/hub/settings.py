@@ -66,7 +66,7 @@ def read_source(source: str | None) -> Kept | None:
         return None
     try:
         return msgspec.json.decode(source, type=Kept)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 

@@ -177,6 +177,13 @@ def _runtime_of_hub() -> str | None:
         named = found["runtime_dir"]
         if not paths.is_own_socket(state, found["control_sock"]):
             return None  # of the state folder that ours was copied from
-    except (OSError, ValueError, KeyError, TypeError, paths.PathProblem):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+        paths.PathProblem,
+    ):
         return None
     return named if isinstance(named, str) and os.path.isabs(named) else None

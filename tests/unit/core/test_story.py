@@ -131,8 +131,12 @@ def test_a_secret_is_told_as_one() -> None:
 
 
 CASES = [
-    ("raised", {"pid": 12}, "raised by deploy.sh (pid 12) in shop: “Deploy?”"),
-    ("raised", {"ask_class": "permission"}, "permission asked by deploy.sh in shop: “Deploy?”"),
+    ("raised", {"pid": 12}, "raised by “deploy.sh” (pid 12) in “shop”: “Deploy?”"),
+    (
+        "raised",
+        {"ask_class": "permission"},
+        "permission asked by “deploy.sh” in “shop”: “Deploy?”",
+    ),
     ("shown", {"channel": "telegram"}, "shown in telegram"),
     ("shown", {"channel": "web", "unseen": True}, "listed in inbox, where nobody looked"),
     ("claimed", {"operator": "Ada", "channel": "telegram"}, 'Ada answered "yes" in telegram'),
@@ -250,3 +254,12 @@ def _written() -> dict[str, str]:
     assert found.pop("asks_")
     assert {"asks_muted", "asks_stopped", "asks_shown"} < WORDS.keys()
     return found
+
+
+def test_no_words_of_a_program_pass_for_the_hubs() -> None:
+    title = 'shop: “Deploy?”; user root (pid 1) answered "Yes"'
+    told = words("raised", {"pid": 12}, About(program="x” y", place=title, question="q"))
+    assert told.startswith('raised by “x" y” (pid 12) in “shop: "Deploy?"; user root')
+    assert told.count("“") == told.count("”") == 3
+    told = words("claimed", {"operator": "Ada"}, About(answer='Yes" in inbox'))
+    assert '"Yes\\" in inbox"' in told

@@ -2,7 +2,8 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -80,14 +81,26 @@ def lines(
         values.append(wanted.before)
     condition = f" WHERE {' AND '.join(where)}" if where else ""
     order = "DESC" if wanted.after is None else "ASC"
-    found = connection.execute(
-        "SELECT id, at_ms, event, ask_id, session_id, facts, hash FROM audit"  # noqa: S608
-        f"{condition} ORDER BY id {order} LIMIT ?",
-        (*values, min(wanted.limit, MAX_LINES)),
-    ).fetchall()
+    with any_bytes(connection):
+        found = connection.execute(
+            "SELECT id, at_ms, event, ask_id, session_id, facts, hash FROM audit"  # noqa: S608
+            f"{condition} ORDER BY id {order} LIMIT ?",
+            (*values, min(wanted.limit, MAX_LINES)),
+        ).fetchall()
     if wanted.after is None:
         found.reverse()
     return _told(connection, found, mask)
+
+
+@contextmanager
+def any_bytes(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read text of any bytes: whoever changed the file may have left anything in it."""
+    former = connection.text_factory
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        connection.text_factory = former
 
 
 def head(connection: sqlite3.Connection) -> tuple[int, str, int | None]:
@@ -165,7 +178,7 @@ def _facts(text: str) -> dict[str, Any]:
     # Whoever changed a line may have left anything there; it is still shown.
     try:
         facts = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         facts = None
     return facts if isinstance(facts, dict) else {"unreadable": one_line(text, 200)}
 
@@ -235,7 +248,7 @@ def _decoded(decoder: Any, text: str | None) -> Any:
         return None
     try:
         return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 

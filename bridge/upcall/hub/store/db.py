@@ -19,7 +19,7 @@ from upcall.clock import SystemClock
 from upcall.hub.store import audit, epoch, erase, files, migrate, read, retention
 from upcall.hub.store.errors import StoreError, corrupt, explained
 from upcall.hub.store.known import KnownIds
-from upcall.hub.store.rows import Mask, RowWriter
+from upcall.hub.store.rows import AUDIT_TRIMMED, Mask, RowWriter
 from upcall.model.effects import Write
 from upcall.model.ids import SessionId
 from upcall.model.log import LogLine
@@ -250,13 +250,25 @@ class Store:
         Raises:
             StoreError: as for `commit`.
         """
-        await self._do(
-            lambda _, connection: retention.retain(
+
+        def work(writer: RowWriter, connection: sqlite3.Connection) -> None:
+            cut = retention.retain(
                 connection, now_ms, text_days=text_days, audit_days=audit_days
-            ),
-            0,
-            vacates=True,
-        )
+            )
+            if cut:
+                facts = {"lines": cut, "days": audit_days}
+                writer.write(
+                    AuditRow(
+                        at_ms=now_ms,
+                        event=AUDIT_TRIMMED,
+                        ask_id=None,
+                        session_id=None,
+                        facts=facts,
+                    )
+                )
+
+        await self._do(work, 0, vacates=True)
+        self._tell([])
 
     async def forgettable(self, wanted: erase.Wanted) -> erase.Forgotten:
         """Return what *wanted* fits; nothing is erased."""
@@ -443,7 +455,7 @@ class Store:
             return query(self._reader_connection)
         except sqlite3.Error as error:
             raise explained(error, self.path) from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise corrupt(self.path, str(error)) from error
 
     # -- the writer's thread

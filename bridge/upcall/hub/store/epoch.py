@@ -82,7 +82,7 @@ def read(db_path: str) -> Mark | None:
     """Return the mark beside the database, or None if there is none that can be read."""
     try:
         return _mark.decode(read_private_file(db_path + SUFFIX, _MAX_BYTES))
-    except (OSError, PathProblem, msgspec.DecodeError):
+    except (OSError, PathProblem, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

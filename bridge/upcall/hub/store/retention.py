@@ -24,11 +24,14 @@ def retain(
     *,
     text_days: int,
     audit_days: int,
-) -> None:
+) -> int:
     """Remove what is too old, inside a transaction that the caller holds.
 
     The newest row of a table whose ids the kernel counts is never removed, so that an id is
     never given twice.
+
+    Returns:
+        The number of the newest line of the audit that was removed just now, 0 if none was.
     """
     text_ms = now_ms - text_days * DAY_MS
     audit_ms = now_ms - audit_days * DAY_MS
@@ -72,7 +75,7 @@ def retain(
     run("DELETE FROM web_login WHERE expires_ms < ?", (now_ms,))
     run("DELETE FROM gate WHERE closed_until_ms < ?", (now_ms,))
     _remove_asks(connection, audit_ms)
-    _cut_audit(connection, audit_ms)
+    return _cut_audit(connection, audit_ms)
 
 
 def _remove_asks(connection: sqlite3.Connection, before_ms: int) -> None:
@@ -91,20 +94,21 @@ def _remove_asks(connection: sqlite3.Connection, before_ms: int) -> None:
     )
 
 
-def _cut_audit(connection: sqlite3.Connection, before_ms: int) -> None:
+def _cut_audit(connection: sqlite3.Connection, before_ms: int) -> int:
     """Replace the lines before the first one that is young enough by one with their hash."""
     last = connection.execute(
-        "SELECT id, at_ms, hash FROM audit WHERE id < coalesce("
+        "SELECT id, at_ms, hash, event FROM audit WHERE id < coalesce("
         "(SELECT min(id) FROM audit WHERE at_ms >= ? AND event <> ?),"
         " (SELECT max(id) + 1 FROM audit)) ORDER BY id DESC LIMIT 1",
         (before_ms, AUDIT_CUT),
     ).fetchone()
-    if last is None:
-        return
-    number, at_ms, kept = last
+    if last is None or last[3] == AUDIT_CUT:
+        return 0
+    number, at_ms, kept, _ = last
     facts = msgspec.json.encode({"last_hash": bytes(kept).hex(), "lines": number}).decode()
     connection.execute("DELETE FROM audit WHERE id <= ?", (number,))
     connection.execute(
         "INSERT INTO audit (id, encoding, at_ms, event, facts, hash) VALUES (?, ?, ?, ?, ?, ?)",
         (number, CHAIN_ENCODING, at_ms, AUDIT_CUT, facts, kept),
     )
+    return int(number)

@@ -54,6 +54,7 @@ Parameter: TypeAlias = str | int | float | bytes | None
 CHAIN_START: Final = bytes(32)
 CHAIN_ENCODING: Final = 1
 AUDIT_CUT: Final = "audit_cut"
+AUDIT_TRIMMED: Final = "audit_trimmed"
 """The event of the row that stands for a prefix of the audit that was cut off."""
 
 _json = msgspec.json.Encoder(order="deterministic")
@@ -197,9 +198,11 @@ def chain_hash(
     parts: list[bytes | None] = [
         previous,
         at_ms.to_bytes(8, "big", signed=True),
-        event.encode(),
-        *(None if one is None else one.encode() for one in ids),
-        facts.encode(),
+        *(
+            # A file that somebody changed is read with whatever bytes are in it.
+            None if one is None else one.encode("utf-8", "surrogateescape")
+            for one in (event, *ids, facts)
+        ),
     ]
     digest = hashlib.sha256(bytes([CHAIN_ENCODING]))
     for part in parts:

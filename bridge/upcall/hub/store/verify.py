@@ -14,7 +14,15 @@ import msgspec
 
 from upcall.core.story import words
 from upcall.hub.store import epoch
-from upcall.hub.store.rows import AUDIT_CUT, CHAIN_ENCODING, CHAIN_START, chain_hash
+from upcall.hub.store.audit import any_bytes
+from upcall.hub.store.read import DAY_MS
+from upcall.hub.store.rows import (
+    AUDIT_CUT,
+    AUDIT_TRIMMED,
+    CHAIN_ENCODING,
+    CHAIN_START,
+    chain_hash,
+)
 from upcall.model.text import one_line
 
 Kind: TypeAlias = Literal[
@@ -47,6 +55,7 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
         rows: number of the newest line then.
         head: hash of that line, hex; of a person's note at least its first 8 digits.
         epoch: how often the database had been restored by then, and one; None: not said.
+        row_ms: when that line was written; None: not said.
     """
 
     source: str
@@ -54,6 +63,7 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     head: str
     epoch: int | None = None
+    row_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,7 @@ class Verdict:
         head: its hash (hex).
         at_ms: its time.
         first: number of the oldest line that is kept.
+        cut: number of the newest line that was removed for its age; 0: none was.
         problems: what is wrong, by row; none: all is well as far as can be told.
         notes: what is not wrong, and worth to know.
         anchors: how many anchors agree, by source.
@@ -90,6 +101,7 @@ class Verdict:
     head: str = ""
     at_ms: int | None = None
     first: int = 0
+    cut: int = 0
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
@@ -122,12 +134,14 @@ def verify(
     verdict = Verdict()
     connection.execute("BEGIN")
     try:
-        kept = _check_chain(connection, verdict, {anchor.rows for anchor in anchors})
-        restores = _restores(connection)
-        for number, facts in restores:
-            event = "begun_anew" if "lines" in facts else "restored"
-            verdict.notes.append(f"row {number}: {words(event, facts)}")
-        _check_anchors(connection, verdict, kept, restores, anchors, said)
+        with any_bytes(connection):
+            kept = _check_chain(connection, verdict, {anchor.rows for anchor in anchors})
+            restores = _restores(connection)
+            for number, facts in restores:
+                event = "begun_anew" if "lines" in facts else "restored"
+                verdict.notes.append(f"row {number}: {words(event, facts)}")
+            trimmed = _check_trimming(connection, verdict, said)
+            _check_anchors(connection, verdict, kept, restores, anchors, said, trimmed)
     finally:
         connection.execute("COMMIT")
     verdict.problems.sort(key=lambda one: one.row)
@@ -197,8 +211,35 @@ def _check_cut(verdict: Verdict, number: int, facts: str, stored: bytes) -> None
             number,
             f"row {number}: the line that stands for what was removed for its age was changed",
         )
-    else:
-        verdict.notes.append(f"rows 1 to {number} were removed for their age")
+    verdict.cut = number
+
+
+def _check_trimming(
+    connection: sqlite3.Connection, verdict: Verdict, said: Callable[[int], str]
+) -> int:
+    """Check that a line says of the first rows that they were removed for their age.
+
+    That line is part of the chain; the one in their place is not.
+
+    Returns:
+        Since when (wall clock, ms) no line can have been removed; 0 if none was.
+    """
+    if not verdict.cut:
+        return 0
+    which = "row 1 was" if verdict.cut == 1 else f"rows 1 to {verdict.cut} were"
+    found = connection.execute(
+        "SELECT id, at_ms, facts FROM audit WHERE event = ? ORDER BY id DESC", (AUDIT_TRIMMED,)
+    )
+    for _, at_ms, facts in found:
+        told = _object(facts)
+        days = _whole(told, "days")
+        if _whole(told, "lines") == verdict.cut and days > 0:
+            when, unit = said(at_ms), "day" if days == 1 else "days"
+            verdict.notes.append(f"{which} removed on {when}, as older than {days} {unit}")
+            return int(at_ms) - days * DAY_MS
+    msg = f"{which} removed, and no line says that it was for their age"
+    _found(verdict, "removed", verdict.cut, msg)
+    return 0
 
 
 def _gap(verdict: Verdict, first: int, last: int) -> None:
@@ -273,13 +314,16 @@ def _check_anchors(
     restores: list[tuple[int, dict[str, Any]]],
     anchors: Sequence[Anchor],
     said: Callable[[int], str],
+    trimmed_ms: int,
 ) -> None:
     now = epoch.epoch_of(connection) or 1
     agreed = max((one.rows for one in anchors if _agrees(one, kept)), default=0)
     worst: dict[str, Anchor] = {}
     for anchor in sorted(anchors, key=lambda one: (one.rows, one.at_ms)):
         where = f"{anchor.source} of {said(anchor.at_ms)}"
-        if _agrees(anchor, kept):
+        if _went_early(anchor, verdict.cut, trimmed_ms):
+            worst.setdefault("early", anchor)
+        elif _agrees(anchor, kept):
             verdict.anchors[anchor.source] = verdict.anchors.get(anchor.source, 0) + 1
         elif not anchor.head or anchor.rows == 0:
             continue
@@ -294,10 +338,22 @@ def _check_anchors(
         else:
             # The oldest one that does not agree says most.
             worst.setdefault("rewritten", anchor)
+    early = worst.get("early")
+    if early is not None:
+        where = f"{early.source} of {said(early.at_ms)}"
+        msg = f"row {early.rows}, which {where} noted, was removed before its time"
+        _found(verdict, "removed", early.rows, msg)
     _tell_rewritten(verdict, worst.get("rewritten"), agreed, kept, said)
     beyond = worst.get("rewound") or worst.get("beyond")
     if beyond is not None:
         _tell_beyond(connection, verdict, beyond, said)
+
+
+def _went_early(anchor: Anchor, cut: int, trimmed_ms: int) -> bool:
+    """Tell whether the line that was noted was too young to be removed for its age."""
+    if not trimmed_ms or anchor.row_ms is None:
+        return False
+    return anchor.rows <= cut and anchor.row_ms >= trimmed_ms
 
 
 def _agrees(anchor: Anchor, kept: dict[int, str]) -> bool:
@@ -402,7 +458,7 @@ def _whole(facts: dict[str, Any], name: str) -> int:
 def _object(facts: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(facts)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

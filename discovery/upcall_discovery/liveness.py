@@ -46,7 +46,9 @@ class Listener:
 @dataclass(frozen=True, slots=True)
 class _Stat:
     parent: int
+    group: int
     tty: int
+    foreground: int
     ticks: int
 
 
@@ -73,7 +75,13 @@ def _stat(pid: int) -> _Stat | None:
     # zombie while others go on, though.
     if fields[0] in {b"Z", b"X", b"x"} and threads <= 1:
         return None
-    return _Stat(parent=int(fields[1]), tty=int(fields[4]), ticks=int(fields[19]))
+    return _Stat(
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        tty=int(fields[4]),
+        foreground=int(fields[5]),
+        ticks=int(fields[19]),
+    )
 
 
 @functools.cache
@@ -227,6 +235,17 @@ def session_leader_of(pid: int) -> int | None:
         return os.getsid(pid)
     except OSError:
         return None
+
+
+def is_foreground(pid: int) -> bool:
+    """Tell whether what is typed at its terminal reaches the process' group.
+
+    Where that is unknowable: whether it has a terminal.
+    """
+    if not _is_linux():
+        return controlling_tty(pid) is not None
+    found = _stat(pid)
+    return found is not None and found.tty != 0 and found.group == found.foreground
 
 
 def reads_terminal(pid: int) -> bool:

@@ -191,6 +191,61 @@ def test_a_host_does_not_answer_what_its_hook_asked(home: Home, hook: list[str])
     assert told["code"] == "self_answer"
 
 
+# Shells that read the host's terminal, and run what a file or a variable says.
+SHELLS = {
+    "a startup file": "bash --rcfile hook.sh -i",
+    "a variable": "PROMPT_COMMAND={} bash --norc -i",
+    "an environment file": "ENV=hook.sh sh -i",
+    "a shell in it": "ENV=hook.sh sh -c 'sh -i; true'",
+    "another option": "PROMPT_COMMAND={} bash --norc -i +o posix",
+    "a login shell": "PROMPT_COMMAND={} bash --noprofile --norc -l -i",
+}
+
+
+@pytest.mark.parametrize("way", SHELLS.values(), ids=SHELLS.keys())
+def test_a_shell_that_the_host_starts_on_its_terminal_is_no_person(
+    home: Home, way: str
+) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("needs bash")
+    with open(f"{home.path}/hook.sh", "w", encoding="utf-8") as file:
+        file.write(f"{shlex.join(CONFIRM)}; exit\n")
+    command = way.format(shlex.quote(f"{shlex.join(CONFIRM)}; exit"))
+    host = Host(home, ["sh", "-c", f"{command} </dev/tty; true"], terminal=True)
+    code, out, _ = host.answers()
+    assert (code, error_in(out)["code"]) == (1, "self_answer")
+    assert home.ask_state(host.ask_id)["state"] == "open"
+
+
+BEHIND = """
+import json, os, socket, sys
+os.setpgid(0, 0)  # what is typed at the terminal goes to the group in front
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+lines = sock.makefile("rw")
+def do(**request):
+    lines.write(json.dumps(request) + "\\n")
+    lines.flush()
+    return json.loads(lines.readline())
+do(op="hello", protocol=1, version="9")
+spec = {"id": sys.argv[2], "question": "Run it?", "options": ["Yes", "No"],
+        "free_text": False, "class": "permission"}
+do(id=1, op="ask", ask=spec, session={"cwd": "/", "program": "x"}, wait=True)
+print(json.dumps(do(id=2, op="took", ask=sys.argv[2], answer={"indices": [0]})), flush=True)
+"""
+
+
+def test_nobody_types_at_the_prompt_of_a_program_in_the_background(home: Home) -> None:
+    path = home.hub_json()["ask_sock"]
+    ask_id = "a0123456789ab"
+    # Its leader stays in front.
+    leader = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    argv = [sys.executable, "-c", leader, BEHIND, path, ask_id]
+    told = last_line(home.start_program(argv, terminal=True), 1)
+    assert told["error"]["code"] == "self_answer"
+    assert "in the background of pts/" in facts(home, "refused", ask_id)[0]["detail"]
+
+
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Host]:
     """A host whose hook waits; its ask stays open."""

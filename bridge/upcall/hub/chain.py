@@ -41,6 +41,8 @@ _TERMINALS: Final = _names(
     " footclient kitty alacritty wezterm-gui wezterm ghostty contour terminal iterm2 code"
     " codium cursor electron ttyd emacs vim nvim"
 )
+# What a person types to get a shell.
+_IN_BETWEEN: Final = _names("sudo su doas login env")
 # Where root installs programs: as root, every file is the asking program's to make.
 _SYSTEM_FOLDERS: Final = (
     "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt/", "/nix/store/", "/snap/",
@@ -103,9 +105,30 @@ def _begins_a_person(above: int, here: int) -> bool:
     """Tell whether *above*, which started *here*, starts whatever a person wants."""
     name = _name_of(above)
     if name in _SHELLS:
-        return _shell_use(above) == "person"
+        return _is_a_persons(above)
     if name in _STARTERS or (name in _TERMINALS and _leads_terminal(here)):
         return _is_of_the_system(above)
+    return False
+
+
+def _is_a_persons(shell: int) -> bool:
+    """Tell whether somebody types into a shell that no program of theirs has put in between.
+
+    Such a shell is the first process of its terminal, or was started from one that is. What
+    an agent starts on its own terminal is the agent's, whatever startup files say: a shell
+    takes commands from many places.
+    """
+    for _ in range(_MAX_CHAIN):
+        if _shell_use(shell) != "person":
+            return False
+        if liveness.session_leader_of(shell) == shell:
+            return True
+        above = liveness.parent_of(shell)
+        while above is not None and _name_of(above) in _IN_BETWEEN and _is_of_the_system(above):
+            above = liveness.parent_of(above)
+        if above is None or _name_of(above) not in _SHELLS:
+            return False
+        shell = above
     return False
 
 

@@ -504,7 +504,7 @@ class Desk:
             at=self._port.moment(),
             waiter=waiter,
             ask_id=ask_id,
-            who=peer.who(),
+            who=peer.who(at_own_prompt=True),
             asker=peer.asker(),
             indices=answer.indices,
             text=answer.text,

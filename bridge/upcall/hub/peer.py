@@ -107,8 +107,12 @@ class Peer:
             tags=tags,
         )
 
-    def who(self) -> Who:
-        """Return the peer as one that answers."""
+    def who(self, *, at_own_prompt: bool = False) -> Who:
+        """Return the peer as one that answers.
+
+        Args:
+            at_own_prompt: it says that a person typed the answer to what it asked itself.
+        """
         if not self.pid:
             return Who(
                 identity=str(self.uid),
@@ -123,6 +127,12 @@ class Peer:
         if tty is not None and is_cut_off(self.pid, line):
             # It kept a terminal that it was not started from, so nobody typed it there.
             tty, terminal = None, f"cut off from {terminal}"
+        elif tty is not None and at_own_prompt:
+            if liveness.is_foreground(self.pid):
+                terminal = f"its own prompt on {terminal}"
+            else:
+                # What is typed there goes to another program.
+                tty, terminal = None, f"in the background of {terminal}"
         facts = (f"pid {self.pid}", program, terminal)
         return Who(
             identity=str(self.uid),

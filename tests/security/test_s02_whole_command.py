@@ -589,6 +589,7 @@ def test_the_inbox_is_told_what_is_masked_and_which_options_allow() -> None:
         {"question": f"Run: API_TOKEN={TOKEN} ./x", "detail": "nothing to see"},
         {"question": "Run it?", "detail": f"API_TOKEN={TOKEN} ./x"},
         {"option_details": (f"API_TOKEN={TOKEN}", "", "")},
+        {"options": (f"Allow API_TOKEN={TOKEN}", "Always", "Deny")},
     ],
 )
 def test_what_is_masked_counts_wherever_it_stands(fields: dict[str, Any]) -> None:

@@ -15,12 +15,18 @@ from selenium.webdriver.support.wait import WebDriverWait
 from fakes.chat import ChatHome, FakeChat
 from fakes.chromium import WAIT_S, chromium, inbox_on_thread
 from fakes.home import Home, eventually
+from fakes.hub_rig import ScriptedAdapter, WholeHub, loaded
+from fakes.hub_rig import asking as ask_request
+from fakes.hub_shells import short_folder
 from fakes.kernel_rig import ADA, HOME, YES_NO, Rig, ask_id, asker, channel
+from fakes.links_bench import Bench, bench
 from fakes.web_hub import SESSION, FakeHub
+from upcall.hub import desk, link
+from upcall.hub.pace import Pace
 from upcall.model import frames
 from upcall.model.ask import AskSpec
-from upcall.model.events import NoticeRaised
-from upcall.model.ids import SessionId
+from upcall.model.events import FrameIn, NoticeRaised
+from upcall.model.ids import ActionId, SessionId
 from upcall.model.platform import Receipt, SessionRuled, Who
 from upcall.model.quotas import Limits
 from upcall.model.rows import DeliveryRow
@@ -550,3 +556,76 @@ def press_when_old(driver: WebDriver, selector: str) -> None:
     # The window is small, and the tabs lie over what stands at its end.
     button = driver.find_element(By.CSS_SELECTOR, selector)
     driver.execute_script("arguments[0].click()", button)
+
+
+# --- how fast one is listened to -------------------------------------------------------------
+
+
+def test_a_pace_lets_a_burst_through_and_then_so_much_a_second() -> None:
+    pace = Pace(burst=3.0, per_s=2.0)
+    assert [pace.take(1.0, 10.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert pace.take(1.0, 10.0) == (40.0 + 1.0) / 2.0
+    # What was spent beyond is paid back first; a clock that stands still gives nothing.
+    assert pace.take(1.0, 10.0) == (40.0 + 2.0) / 2.0
+    assert pace.take(0.0, 11.0) == 0.0
+    assert pace.take(3.0, 1000.0) == 0.0
+    assert pace.take(0.1, 1000.0) > 0.0
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_changes_its_ask_without_end_waits_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "Pace", lambda: Pace(burst=50.0))
+    count = 1500
+    async with bench() as hub:
+        flooder = await hub.attached()
+        other = await hub.attached(session_id="s-2")
+        for number in range(count):
+            flooder.endpoint.broadcast(
+                frames.ActionNeeded(
+                    id=ActionId("one"),
+                    kind="ask",
+                    session_id="s-1",
+                    question=f"{number} {'x' * 1000}",
+                )
+            )
+        await hub.until(lambda: "session_slowed" in str(hub.log.lines))
+        heard = len(of_session(hub, "s-1"))
+        assert 50 <= heard < count
+        # Others are heard meanwhile.
+        other.endpoint.broadcast(frames.Activity(session_id="s-2", state="busy"))
+        await hub.until(lambda: len(of_session(hub, "s-2")) > 0)
+        assert len(of_session(hub, "s-1")) == heard
+        while len(of_session(hub, "s-1")) < count:
+            await hub.clock.until_waited_for(10_000.0)
+            hub.clock.advance(10_000.0)
+            await hub.until(lambda: True)
+        asked = [frame.question.split()[0] for frame in of_session(hub, "s-1")]
+        assert asked == [str(number) for number in range(count)]
+
+
+def of_session(hub: Bench, session_id: str) -> list[Any]:
+    return [
+        event.frame
+        for event in hub.port.of(FrameIn)
+        if event.session_id == session_id and not isinstance(event.frame, frames.IdentityHeader)
+    ]
+
+
+@pytest.mark.asyncio
+async def test_a_program_that_asks_without_end_is_answered_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk, "ASKS_AT_ONCE", 2.0)
+    with short_folder() as root:
+        async with WholeHub(root, [loaded("web", ScriptedAdapter())]) as hub:
+            flooder, other = await hub.client("ask"), await hub.client("ask")
+            for number in (1, 2, 3):
+                assert (await flooder.ask(ask_request(number, wait=False)))["ok"]
+            flooder.send(ask_request(4, wait=False))
+            assert (await other.ask(ask_request(5, wait=False)))["ok"]
+            await hub.clock.until_waited((40.0 + 1.0) / 20.0)
+            assert await hub.store.ask(ask_id(4)) is None
+            await hub.clock.advance(3.0)
+            assert (await flooder.receive())["ok"]

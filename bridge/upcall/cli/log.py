@@ -157,7 +157,8 @@ def _follow(wanted: dict[str, Any], limit: int, *, as_json: bool) -> int:
 
 def _document(line: dict[str, Any]) -> dict[str, Any]:
     at_ms = int(line.get("at_ms") or 0)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms / 1000))
+    there_is_ms = min(max(at_ms, 0), screen.LAST_MS)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(there_is_ms / 1000))
     return {"at": f"{stamp}.{at_ms % 1000:03d}Z", **line}
 
 
@@ -181,7 +182,7 @@ class _Told:
             self._one(one)
 
     def _one(self, line: dict[str, Any]) -> None:
-        at = time.localtime(int(line.get("at_ms") or 0) / 1000)
+        at = screen.local_time(int(line.get("at_ms") or 0))
         day, clock = time.strftime("%Y-%m-%d", at), time.strftime("%H:%M:%S", at)
         words = screen.visible(str(line.get("words") or line.get("event")))
         ask = screen.one_line(str(line.get("ask") or "-"), 20)

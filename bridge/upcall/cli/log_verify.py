@@ -112,7 +112,7 @@ def _gone(path: str, found: list[Anchor]) -> Verdict:
 
 
 def _said(at_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+    return time.strftime("%Y-%m-%d %H:%M:%S", screen.local_time(at_ms))
 
 
 def _document(verdict: Verdict, unread: list[str]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 GLUE = "\x1f"
 """A blank at which no line is broken. Escaped text never holds it."""
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: whoever changed a file may have put any number into it."""
 
 
 def out(text: str) -> None:
@@ -158,9 +160,14 @@ def ago(then_ms: int) -> str:
     return "just now" if passed_s < 1 else f"{duration(passed_s)} ago"
 
 
+def local_time(at_ms: int) -> time.struct_time:
+    """Return a wall clock time as this place counts it, at most the last one of calendars."""
+    return time.localtime(min(max(at_ms, 0), LAST_MS) / 1000)
+
+
 def clock(at_ms: int) -> str:
     """Return the local time of day, with the date if it isn't today."""
-    then = time.localtime(at_ms / 1000)
+    then = local_time(at_ms)
     today = time.localtime()[:3] == then[:3]
     return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
 

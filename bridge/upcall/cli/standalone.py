@@ -92,7 +92,11 @@ def _shown(ask: dict[str, Any]) -> dict[str, Any]:
         "options": [mask(option) for option in options],
         "recommended": None if label is None else options.index(label),
         "revision": ask["id"],
-        "hidden_chars": in_question + in_detail if is_permission else 0,
+        "hidden_chars": (
+            in_question + in_detail + sum(masked(option)[1] for option in options)
+            if is_permission
+            else 0
+        ),
         "allows": [
             index
             for index, option in enumerate(options)

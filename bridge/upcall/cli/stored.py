@@ -299,4 +299,4 @@ def _size(size_bytes: int) -> str:
 
 
 def _time(at_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
+    return time.strftime("%Y-%m-%d %H:%M", screen.local_time(at_ms))

@@ -157,8 +157,10 @@ def shown_spec(
         ),
         default=None if spec.default is None else mask(spec.default),
     )
-    # Whichever of them is what runs: a person has to see both.
-    hidden = of_question + of_detail + sum(masked(one)[1] for one in spec.option_details or ())
+    hidden = of_question + of_detail
+    if spec.ask_class == "permission":
+        # Whichever of them says what runs: a person has to see it all.
+        hidden += sum(masked(one)[1] for one in (*spec.options, *(spec.option_details or ())))
     if row.ask_id in state.asks:
         state.masked_specs[row.ask_id] = (spec, found, hidden)
     return found, hidden

@@ -11,7 +11,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,10 @@ _JOURNAL_WITHIN_S: Final = 15.0
 _MAX_JOURNAL_BYTES: Final = 32 * 1024 * 1024
 
 
+# Times up to the year 9999, in milliseconds; whoever changed the file may have put anything in.
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+
+
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the anchors' file.
 
@@ -39,12 +43,12 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
         row_ms: when the line itself was written, if that is known.
     """
 
-    at_ms: int
-    rows: int
+    at_ms: _Whole
+    rows: _Whole
     head: str
-    epoch: int
+    epoch: _Whole
     why: str = ""
-    row_ms: int | None = None
+    row_ms: _Whole | None = None
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from upcall.hub import requests
 from upcall.hub.chain import asking_chain
 from upcall.hub.desk_limits import DeskLimits
 from upcall.hub.lines import LineConnection, LineTooLong
+from upcall.hub.pace import Pace
 from upcall.hub.peer import login_name
 from upcall.hub.requests import SocketKind
 from upcall.hub.workspace import Workspaces
@@ -44,6 +45,8 @@ from upcall.model.text import one_line
 FRESH_BYTES: Final = 64
 # Requests of one client that were not answered yet, before no more are read from it.
 MAX_UNANSWERED: Final = 1024
+# Asks of one connection before it is slowed down, as many as a burst of programs raises.
+ASKS_AT_ONCE: Final = 16_384.0
 
 
 class HubPort(Protocol):
@@ -112,6 +115,7 @@ class Client:
     busy: bool = False
     held: bool = False
     unanswered: int = 0
+    pace: Pace = field(default_factory=lambda: Pace(ASKS_AT_ONCE))
     waiters: set[int] = field(default_factory=set)
 
 
@@ -162,6 +166,7 @@ class Desk:
         self._waiters: dict[int, _Waiter] = {}
         self._last_waiter = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._clock = clock
         self._workspaces = Workspaces(clock)
         self._limits = DeskLimits(clock, port.is_open, limits)
 
@@ -304,7 +309,18 @@ class Desk:
         except UpcallError as error:
             self._refuse(waiter, error)
             return None
+        pause_s = 0.0
+        if isinstance(request, requests.Ask):
+            pause_s = client.pace.take(1.0, self._clock.boot_s())
+        if pause_s:
+            return self._paced(waiter, work, pause_s)
         return None if work is None else self._answering(waiter, work)
+
+    async def _paced(self, waiter: int, work: _Work | None, pause_s: float) -> None:
+        """Answer, and look at the next line of a client that asks without end only later."""
+        if work is not None:
+            await self._answering(waiter, work)
+        await self._clock.sleep(pause_s)
 
     async def _answering(self, waiter: int, work: _Work) -> None:
         try:

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_
 
 import msgspec
 
+from upcall.clock import Clock
 from upcall.core.link import CLIENT_CAPABILITIES, SECRET_ASKS
 from upcall.hub.files import FILE_ID_BYTES, FileRefused, SessionFiles
+from upcall.hub.pace import Pace
 from upcall.model.events import Event, FrameIn, Moment
 from upcall.model.frames import (
+    ActionNeeded,
+    ActionResolved,
     FileAttachment,
     Frame,
     Hello,
@@ -40,6 +44,9 @@ PING_PONG: Final = "client_ping_pong"
 CAPABILITIES: Final = (*CLIENT_CAPABILITIES, PING_PONG, SECRET_ASKS)
 # What a session may say while one attachment is written, before it is cut off.
 _MAX_BEHIND: Final = 4096
+# What is written down for good, and what is only passed on.
+_ASK_COST: Final = 1.0
+_OTHER_COST: Final = 0.1
 
 _SAID_BY_SESSIONS: Final = get_args(SessionFrame)
 
@@ -69,6 +76,7 @@ class LinkOwner(Protocol):
     port: LinkPort
     log: SeamLog
     files: SessionFiles
+    clock: Clock
 
     def greeted(self, link: "Link", hello: Hello) -> None:
         """The session said hello."""
@@ -103,8 +111,10 @@ class Link:
         "_behind",
         "_busy",
         "_connection",
+        "_is_held",
         "_nonces",
         "_owner",
+        "_pace",
         "_pongs",
         "announced",
         "attempts",
@@ -135,7 +145,9 @@ class Link:
         self._connection: Connection | None = None
         self._behind: deque[Frame] | None = None
         self._busy = False
+        self._is_held = False
         self._nonces = 0
+        self._pace = Pace()
         self._pongs: dict[str, asyncio.Future[None]] | None = None
 
     @property
@@ -177,6 +189,7 @@ class Link:
             return
         if not isinstance(frame, _SAID_BY_SESSIONS):
             return
+        self._keep_pace(frame)
         if self._busy:
             self._fall_behind(frame)
         else:
@@ -194,6 +207,7 @@ class Link:
         self._connection = None
         self._behind = None
         self._busy = False
+        self._is_held = False
         self.synced = False
         self.capabilities = frozenset()
         pongs, self._pongs = self._pongs, None
@@ -208,6 +222,22 @@ class Link:
     def _next_nonce(self, kind: str) -> str:
         self._nonces += 1
         return f"{kind}:{self.generation}:{self._nonces}"
+
+    def _keep_pace(self, frame: Frame) -> None:
+        is_ask = isinstance(frame, ActionNeeded | ActionResolved)
+        now_s = self._owner.port.moment().boot_s
+        pause_s = self._pace.take(_ASK_COST if is_ask else _OTHER_COST, now_s)
+        if pause_s and not self._is_held and self._connection is not None:
+            self._is_held = True
+            self._connection.hold()
+            self._owner.log.info("session_slowed", session=self.session_id)
+            self._owner.spawn(self._go_on_after(pause_s, self.generation))
+
+    async def _go_on_after(self, pause_s: float, generation: int) -> None:
+        await self._owner.clock.sleep(pause_s)
+        if generation == self.generation and self._connection is not None:
+            self._is_held = False
+            self._connection.go_on()
 
     def _take(self, frame: Frame) -> None:
         match frame:

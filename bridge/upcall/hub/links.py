@@ -90,7 +90,7 @@ class Links:
         self.port = port
         self.log = log
         self.files = files
-        self._clock = clock
+        self.clock = clock
         self._processes = processes
         self._is_hosted = is_hosted
         self._own = own or liveness.identify(os.getpid())
@@ -202,7 +202,7 @@ class Links:
             return
         try:
             answered = link.pong()
-            async with self._clock.timeout(CONFIRM_S):
+            async with self.clock.timeout(CONFIRM_S):
                 await asyncio.wait([answered])
         except TransportError as error:
             raise Uncertain("the connection ended while the frame was sent") from error
@@ -482,7 +482,7 @@ class Links:
     # --- timers ----------------------------------------------------------------------------
 
     def _after(self, delay_s: float, kind: _Kind, link: Link) -> None:
-        due_s = self._clock.boot_s() + delay_s
+        due_s = self.clock.boot_s() + delay_s
         entry = (due_s, next(self._order), kind, link, link.generation)
         heapq.heappush(self._timers, entry)
         self._wake.set()
@@ -490,14 +490,14 @@ class Links:
     async def _run_timers(self) -> None:
         while True:
             self._wake.clear()
-            now_s = self._clock.boot_s()
+            now_s = self.clock.boot_s()
             while self._timers and self._timers[0][0] <= now_s:
                 _, _, kind, link, generation = heapq.heappop(self._timers)
                 if generation == link.generation:
                     self._due(kind, link)
             delay_s = self._timers[0][0] - now_s if self._timers else None
             try:
-                async with self._clock.timeout(delay_s):
+                async with self.clock.timeout(delay_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue

@@ -143,6 +143,16 @@ class Connection:
             raise ConnectionEnded(CLOSE_ABNORMAL, "")
         self._wire.send(data)
 
+    def hold(self) -> None:
+        """Read nothing more for now; neither is the end of the connection noticed."""
+        if self._wire is not None:
+            self._wire.hold()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._wire is not None:
+            self._wire.go_on()
+
     async def close(self) -> None:
         """Close and wait until it is, up to one second."""
         wire = self._wire

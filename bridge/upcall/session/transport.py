@@ -162,6 +162,16 @@ class Wire(asyncio.BufferedProtocol):
         elif self._websocket.state is State.CONNECTING:
             self._transport.abort()
 
+    def hold(self) -> None:
+        """Read nothing more for now; what the other side sends waits in the kernel."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def abort(self) -> None:
         """Cut the connection now."""
         if self._transport is not None:

@@ -256,7 +256,10 @@ class Store:
                 connection, now_ms, text_days=text_days, audit_days=audit_days
             )
             if cut:
-                facts = {"lines": cut, "days": audit_days}
+                facts: dict[str, str | int | float | bool | None] = {
+                    "lines": cut,
+                    "days": audit_days,
+                }
                 writer.write(
                     AuditRow(
                         at_ms=now_ms,

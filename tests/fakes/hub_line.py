@@ -336,6 +336,11 @@ class FakeHub:
         return index
 
     def _op_asks(self, client: Client, request: Json) -> Json:
+        if request.get("ask"):
+            found = [a for a in self.asks.values() if a["id"].startswith(request["ask"])]
+            if not found:
+                raise Refuse("unknown_ask", f"there is no question {request['ask']}")
+            return {"asks": found[:1]}
         wanted = request["state"]
         asks = [a for a in self.asks.values() if wanted in {"all", a["state"]}]
         return {"asks": asks[: request["limit"]]}

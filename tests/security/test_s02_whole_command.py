@@ -16,6 +16,7 @@ from fakes.browser import Stage, stage_on
 from fakes.chat import channel_info
 from fakes.chromium import chromium as chromium_in
 from fakes.credentials import BY_FORM
+from fakes.home import Home
 from fakes.kernel_rig import ADA, Rig, ask_id
 from upcall.cli import prompt
 from upcall.cli.watching import ENTER, Watching
@@ -609,3 +610,44 @@ def test_no_step_is_asked_for_in_a_question() -> None:
 def test_a_message_keeps_its_code_whole_when_it_is_masked_once_more() -> None:
     message = card_of(COMMAND)
     assert shown_message(message, lambda text: text) == message
+
+
+# --- The command line -------------------------------------------------------------------------
+
+HIDING = {
+    "a detail": ["--detail", "x\n" * 40 + "rm -rf /srv"],
+    "a mask": ["--detail", f"API_TOKEN={TOKEN} ./deploy"],
+}
+
+
+@pytest.mark.parametrize("more", HIDING.values(), ids=HIDING.keys())
+def test_a_yes_by_command_shows_what_would_run_and_asks_once_more(more: list[str]) -> None:
+    with Home() as home:
+        options = ["-o", "Yes", "-o", "No", "--permission"]
+        ask_id = home.hand_over("Run the below?", *options, *more)
+        listed = home.run("asks").out
+        assert f"characters: upcall asks {ask_id}" in listed
+        whole = home.run("asks", ask_id).out
+        for typed, outcome in (("\n", None), ("n\n", None), ("y\n", "answered")):
+            answer = home.start("answer", ask_id, "Yes", on_terminal=True)
+            answer.line(r"\[y/N\]")
+            shown = answer.err()
+            assert "the agent says:" in shown
+            if "rm -rf" in more[1]:
+                assert "rm -rf /srv" in shown
+                assert "rm -rf /srv" in whole
+            else:
+                assert f"{len(TOKEN)} characters not shown" in shown
+                assert TOKEN not in shown + whole + listed
+            answer.type(typed)
+            assert answer.end().code == (1 if outcome is None else 0)
+            assert home.ask_state(ask_id)["outcome"] == outcome
+
+
+def test_a_no_by_command_needs_no_second_step() -> None:
+    with Home() as home:
+        ask_id = home.hand_over(
+            "Run?", "-o", "Yes", "-o", "No", "--permission", "--detail", "x"
+        )
+        assert home.run("answer", ask_id, "No", terminal=True).code == 0
+        assert home.ask_state(ask_id)["outcome"] == "answered"

@@ -319,6 +319,25 @@ def test_one_refusal_with_a_veto_ends_it_as_declined() -> None:
     assert made.only().outcome == "declined"
 
 
+@pytest.mark.parametrize("refuses", ["ada", "dan"])
+def test_a_veto_counts_from_this_computer_whatever_came_from_it_before(refuses: str) -> None:
+    """A program that voted first must not take it from whoever sits there."""
+    people = {**PEOPLE, "dan": Operator(name="dan", identities={"local": "0"})}
+    made = rig(VETO, people=people)
+    made.ask(wait=False)
+    if refuses == "dan":
+        assert vote(made, "ada", "web").code == "voted"
+        receipt = local(made, uid="0", decline=True)
+    else:
+        told = local(made, uid="0")
+        assert told is not None
+        assert told.code == "voted"
+        receipt = vote(made, "ada", "web", decline=True)
+    assert receipt is not None
+    assert receipt.ok
+    assert made.only().outcome == "declined"
+
+
 def test_without_a_veto_a_refusal_is_a_vote_like_another() -> None:
     made = rig()
     made.ask(wait=False)

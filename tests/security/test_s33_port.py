@@ -21,7 +21,7 @@ from upcall_adapters.web import routes
 from upcall_adapters.web.adapter import WebInbox
 from upcall_adapters.web.config import WebConfig
 from upcall_adapters.web.gate import MAX_CONNECTIONS
-from upcall_adapters.web.routes import MAX_LIVE
+from upcall_adapters.web.routes import CLOSE_TOO_MANY, MAX_LIVE, MAX_UNPROVEN
 
 _SQUAT = """
 import os, socket, sys
@@ -262,11 +262,31 @@ async def test_pages_are_bounded() -> None:
         contextlib.AsyncExitStack() as stack,
     ):
         for _ in range(MAX_LIVE):
-            await stack.enter_async_context(page.live())
-        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await page.live()
-        assert refused.value.status == 503
+            ws = await stack.enter_async_context(page.live())
+            await ws.send_json({"key": page.key})
+            await ws.receive_json()
+        one_more = await stack.enter_async_context(page.live())
+        await one_more.send_json({"key": page.key})
+        await one_more.receive()
+        assert one_more.close_code == CLOSE_TOO_MANY
         assert (await page.get("/api/state")).status == 200
+
+
+@pytest.mark.asyncio
+async def test_a_cookie_without_its_key_keeps_no_page_out() -> None:
+    async with (
+        running(FakeHub()) as inbox,
+        client_of(inbox) as page,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        silent = [
+            await stack.enter_async_context(page.live()) for _ in range(MAX_UNPROVEN + MAX_LIVE)
+        ]
+        await silent[0].receive()
+        assert silent[0].close_code == CLOSE_TOO_MANY
+        ws = await stack.enter_async_context(page.live())
+        await ws.send_json({"key": page.key})
+        assert "asks" in await ws.receive_json()
 
 
 @pytest.mark.asyncio

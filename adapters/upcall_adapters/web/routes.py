@@ -28,6 +28,7 @@ is `{"error": {class, code, msg, recover}}`. GET never changes anything.
 import asyncio
 import hmac
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
@@ -75,8 +76,11 @@ WAIT_S: Final = 25.0
 BODY_S: Final = 10.0
 FIRST_MESSAGE_S: Final = 10.0
 MAX_LIVE: Final = 64
+# Connections that have shown a cookie and not yet the key, which a page does at once.
+MAX_UNPROVEN: Final = 16
 HEARTBEAT_S: Final = 20.0
 CLOSE_SIGNED_OUT: Final = 4401
+CLOSE_TOO_MANY: Final = 4503
 MAX_HISTORY: Final = 100
 BodyT = TypeVar("BodyT")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -226,6 +230,7 @@ class Routes:
         self._built: tuple[int, bytes] | None = None
         self._building = asyncio.Lock()
         self._live_count = 0
+        self._unproven: deque[asyncio.Timeout] = deque()
 
     def add_to(self, app: web.Application) -> None:
         """Register every route."""
@@ -487,35 +492,48 @@ class Routes:
             if self._login_of(request, request.headers.get("X-Upcall-Key")) is None:
                 raise _not_signed_in()
             return error_response(400, "not_a_websocket", "this is a WebSocket address")
-        if self._live_count >= MAX_LIVE:
-            return error_response(503, "too_many_pages", f"{MAX_LIVE} pages are open already")
-        self._live_count += 1
-        try:
-            await ws.prepare(request)
-            return await self._serve_live(ws, request)
-        finally:
-            self._live_count -= 1
+        await ws.prepare(request)
+        return await self._serve_live(ws, request)
 
     async def _serve_live(
         self, ws: web.WebSocketResponse, request: web.Request
     ) -> web.StreamResponse:
-        login = await self._first_message(ws, request)
+        limit = asyncio.timeout(FIRST_MESSAGE_S)
+        self._unproven.append(limit)
+        if len(self._unproven) > MAX_UNPROVEN:
+            # The cookie alone keeps nobody out: the oldest that shows nothing more goes.
+            self._unproven.popleft().reschedule(asyncio.get_running_loop().time())
+        login = await self._first_message(ws, request, limit)
+        is_too_many = limit not in self._unproven
+        if not is_too_many:
+            self._unproven.remove(limit)
+            is_too_many = login is not None and self._live_count >= MAX_LIVE
+        if is_too_many:
+            await ws.close(code=CLOSE_TOO_MANY, message=b"too many pages")
+            return ws
         if login is None:
             await ws.close(code=CLOSE_SIGNED_OUT, message=b"not signed in")
             return ws
+        self._live_count += 1
+        try:
+            await self._serve_page(ws, login)
+        finally:
+            self._live_count -= 1
+        return ws
+
+    async def _serve_page(self, ws: web.WebSocketResponse, login: Login) -> None:
         await self._parts.logins.touch(login)
         with self._parts.pages.joined(login.digest) as page:
             async with asyncio.TaskGroup() as tasks:
                 writer = tasks.create_task(self._write(ws, page), name="web-page")
                 await self._read(ws, page)
                 writer.cancel()
-        return ws
 
     async def _first_message(
-        self, ws: web.WebSocketResponse, request: web.Request
+        self, ws: web.WebSocketResponse, request: web.Request, limit: asyncio.Timeout
     ) -> Login | None:
         try:
-            async with asyncio.timeout(FIRST_MESSAGE_S):
+            async with limit:
                 message = await ws.receive()
         except TimeoutError:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from upcall.cli import args, control, exits, results, screen, unseen
+from upcall.cli import args, asks, choose, control, drawn, exits, results, screen, unseen
 from upcall.cli.errors import Failure, Usage
 from upcall.line import HubLine, LineError
 
@@ -63,7 +63,9 @@ def run(argv: Sequence[str]) -> int:
         )
     if given.withdraw:
         return _send(given, withdraw=True)
-    return _send(given, values=values, decline=given.decline, hold=given.hold)
+    revision = _look_first(given, values) if values else None
+    shown = {} if revision is None else {"revision": revision}
+    return _send(given, values=values, decline=given.decline, hold=given.hold, **shown)
 
 
 def _send(given: argparse.Namespace, **act: Any) -> int:
@@ -80,6 +82,53 @@ def _send(given: argparse.Namespace, **act: Any) -> int:
         words = reply.get("msg")
         screen.err(screen.one_line(words, 300) if words else _taken(result, given.hold))
     return exits.OK
+
+
+def _look_first(given: argparse.Namespace, values: list[str]) -> str | None:
+    """Show what a yes would let run, if a list of questions does not, and ask once more.
+
+    Returns:
+        The revision that was shown, None if nothing was.
+
+    Raises:
+        Failure: it is not to be sent.
+    """
+    if not unseen.is_possible():
+        return None  # who may answer without a terminal is the policy's to say
+    with control.connect() as line:
+        try:
+            ask = asks.one(line, given.ask)
+        except LineError as err:
+            if err.code in {"unknown_ask", "ambiguous_ask"}:
+                return None  # the answer itself is refused for it
+            raise
+    hidden = int(ask.get("hidden_chars") or 0)
+    is_listed = not ask.get("detail") and not hidden and len(str(ask.get("question"))) <= 300
+    if ask.get("class") != "permission" or ask.get("state") != "open" or is_listed:
+        return None
+    if not _lets_run(ask, values):
+        return None
+    columns = screen.width() - 1
+    for text in (*drawn.asked(ask, columns), *drawn.warnings(ask, columns)):
+        screen.err(text)
+    if hidden:
+        screen.err(f"{drawn.hidden_words(hidden)}: masked as credentials.")
+    said = unseen.asked(f"Answer {screen.in_quotes(', '.join(values), 60)}? [y/N] ")
+    if said.strip().lower() not in {"y", "yes"}:
+        raise Failure("nothing was sent", code="not_confirmed")
+    return str(ask.get("revision"))
+
+
+def _lets_run(ask: dict[str, Any], values: list[str]) -> bool:
+    allows = set(ask.get("allows") or [])
+    for value in values:
+        try:
+            indices = choose.read({**ask, "multi": False}, value).get("indices") or []
+        except choose.NotAnAnswer:
+            continue  # the hub knows what it means, or refuses it
+        if allows.intersection(indices):
+            return True
+    return False
 
 
 def _answer_unseen(given: argparse.Namespace) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from upcall.cli import args, control, exits, results, screen
+from upcall.cli import args, control, drawn, exits, results, screen
+from upcall.line import HubLine, LineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-ABOUT = """List questions: the open ones, oldest first."""
-EPILOG = """example:
+ABOUT = """List questions: the open ones, oldest first; or show one whole."""
+EPILOG = """examples:
   upcall asks
+  upcall asks a7q2
   upcall asks --all --json
 
 exit codes:
@@ -23,6 +25,7 @@ _MAX_LIMIT = 1000
 def fill(parser: argparse.ArgumentParser) -> None:
     """Add the options of `asks` to *parser*."""
     add = parser.add_argument
+    add("ask", metavar="ID", nargs="?", help="show this one, with all of its detail")
     add("--all", action="store_const", const="all", dest="state", default="open",
         help="also those that have ended")  # fmt: skip
     add("--closed", action="store_const", const="closed", dest="state",
@@ -42,6 +45,8 @@ def run(argv: Sequence[str]) -> int:
     """Run `upcall asks`."""
     given = parser().read(argv)
     limit = args.count(given.limit, "--limit", _MAX_LIMIT)
+    if given.ask is not None:
+        return _show(args.usable(given.ask, "ID"), as_json=given.json)
     with control.connect() as line:
         found = line.request("asks", state=given.state, limit=limit).get("asks") or []
     if given.json:
@@ -52,6 +57,42 @@ def run(argv: Sequence[str]) -> int:
     else:
         screen.err("no open questions" if given.state == "open" else "no questions")
     return exits.OK
+
+
+def _show(ask_id: str, *, as_json: bool) -> int:
+    with control.connect() as line:
+        ask = one(line, ask_id)
+    if as_json:
+        screen.document({"asks": [ask]})
+        return exits.OK
+    columns = screen.width() - 1
+    number, state, who, _ = row(ask)
+    screen.out(f"{number}  {state}  {who}")
+    hidden = int(ask.get("hidden_chars") or 0)
+    for text in (
+        *drawn.asked(ask, columns),
+        *drawn.options(ask, columns, with_details=True, hidden=hidden),
+        *drawn.warnings(ask, columns),
+    ):
+        screen.out(text)
+    if hidden:
+        screen.out(f"{drawn.hidden_words(hidden)}: masked as credentials.")
+    return exits.OK
+
+
+def one(line: HubLine, ask_id: str) -> dict[str, Any]:
+    """Return the ask that *ask_id* names, with all of its detail.
+
+    Raises:
+        LineError: `unknown_ask` or `ambiguous_ask`.
+    """
+    found = line.request("asks", ask=ask_id).get("asks") or []
+    # A hub of before lists them all.
+    named = ask_id.removeprefix("ask:")
+    fits: list[dict[str, Any]] = [a for a in found if str(a.get("id", "")).startswith(named)]
+    if len(fits) != 1:
+        raise LineError("unknown_ask", f"there is no question {ask_id!r}", "see: upcall asks")
+    return fits[0]
 
 
 def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -71,6 +112,10 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
     is_open = ask.get("state") != "closed"
     answer = "" if is_open and not ask.get("answer") else results.quote(ask)
     tail = f" = {answer}" if answer else f" [{options}]" if options else ""
+    detail = len(str(ask.get("detail") or ""))
+    if is_open and detail:
+        number = screen.one_line(str(ask.get("id", "?")), 20)
+        tail = f" + {detail:,} characters: upcall asks {number}{tail}"
     tail += "" if is_open else _end(ask)
     return (
         screen.one_line(str(ask.get("id", "?")), 20),

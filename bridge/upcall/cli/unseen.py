@@ -51,6 +51,28 @@ def typed(question: str) -> str:
         os.close(fd)
 
 
+def asked(question: str) -> str:
+    """Return a line that a person types at /dev/tty, where it is shown.
+
+    Args:
+        question: escaped, on one line.
+
+    Raises:
+        Usage: there is no terminal to type at.
+    """
+    try:
+        fd = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        raise Usage("this is confirmed at a terminal, and there is none here") from None
+    try:
+        # What was typed before was meant for something else.
+        termios.tcflush(fd, termios.TCIFLUSH)
+        os.write(fd, question.encode())
+        return _line(fd)
+    finally:
+        os.close(fd)
+
+
 def _line(fd: int) -> str:
     data = b""
     while not data.endswith(b"\n"):

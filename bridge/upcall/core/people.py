@@ -482,7 +482,8 @@ class People:
         selection: Selection | None,
     ) -> Receipt | None:
         """Take one vote; the one that makes it enough claims the ask."""
-        if self._ballots.another_here(row, person, event.channel, act.who):
+        vetoes = selection is None and self._ballots.rules(row).veto
+        if not vetoes and self._ballots.another_here(row, person, event.channel, act.who):
             result = result_of(row, step.at.wall_ms)
             return Receipt(ok=False, code="not_permitted", msg=ANOTHER_HERE, result=result)
         content = f"{row.ask_id}:vote:{'declined' if selection is None else selection}"

@@ -43,13 +43,16 @@ def tally(votes: Iterable[VoteRow], rules: Rules, counts: Counts) -> Tally:
     Of those that came from this computer one counts, the first: whoever runs programs here
     could give all of them. A refusal of somebody with a veto decides before any majority.
     """
-    valid = _one_from_here(sorted(filter(counts, votes), key=_order))
+    standing = sorted(filter(counts, votes), key=_order)
+    veto = next((vote for vote in standing if vote.selection is None), None)
+    valid = _one_from_here(standing)
     needed = max(rules.quorum, 2) if rules.second == "operator" else rules.quorum
     groups: dict[Selection | None, list[VoteRow]] = {}
     for vote in valid:
         groups.setdefault(vote.selection, []).append(vote)
-    if rules.veto and None in groups:
-        return Tally(valid, groups[None][0], 1, needed, "")
+    if rules.veto and veto is not None:
+        # It makes nothing run, so it counts from wherever it comes.
+        return Tally(tuple(standing), veto, 1, needed, "")
     enough = [_made_enough(group, rules, needed) for group in groups.values()]
     won = [vote for vote in enough if vote is not None]
     most = max(groups.values(), key=lambda group: len(_people(group, rules)), default=[])

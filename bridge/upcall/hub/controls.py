@@ -242,6 +242,12 @@ class Controls:
     async def _asks(self, request: dict[str, Any]) -> dict[str, Any]:
         state, limit = request.get("state", "open"), int(request.get("limit", 100))
         kernel = self._hub.kernel
+        if request.get("ask") is not None:
+            row = await self.find(request["ask"])
+            if kernel.find(row.ask_id) is not None:
+                return {"asks": [plain(kernel.view(row))]}
+            closed = await with_sessions(kernel, self._hub.store, [row])
+            return {"asks": [plain(view) for view in closed]}
         views = {AskId(view.id): view for view in kernel.open_asks()}
         if state == "open":
             return {"asks": [plain(view) for view in list(views.values())[:limit]]}

@@ -147,8 +147,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Asks(msgspec.Struct, frozen=True):
-    """List asks."""
+    """List asks; with `ask`, only the one that this names, in any state."""
 
+    ask: _Id | None = None
     state: Literal["open", "closed", "all"] = "open"
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 

@@ -122,6 +122,7 @@ _shtab_upcall_asks_options=(
   "--closed[only those that have ended]"
   "--limit[at most so many (default 100)]:N:"
   "--json[print one JSON document]"
+  ":show this one, with all of its detail:"
 )
 
 # guard to ensure default positional specs are added only once per session

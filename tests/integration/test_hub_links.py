@@ -17,6 +17,7 @@ from fakes.links_bench import (
     frames,
     kinds,
 )
+from upcall.hub.link import Link
 from upcall.hub.links import MISSING_S, PEER_SYNC_S, SYNC_S
 from upcall.model.errors import NotSent, Uncertain
 from upcall.model.events import FrameIn, LinkDown, LinkSynced, LinkUp
@@ -30,7 +31,7 @@ from upcall.model.frames import (
     WireFrame,
     encode,
 )
-from upcall.model.ids import ActionId, ConnectionId
+from upcall.model.ids import ActionId, ConnectionId, SessionId
 from upcall.session.publish import make_record
 from upcall_discovery.publish import Publication
 from upcall_discovery.record import Record
@@ -469,3 +470,26 @@ async def moving(clock: ManualClock) -> None:
     while True:
         await asyncio.to_thread(lambda: None)
         clock.advance(0.5)
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_is_tried_again_does_not_make_the_hub_unready() -> None:
+    async with bench() as hub:
+        await hub.until(lambda: hub.links.settled)
+        silent = Link(hub.links, SessionId("s-9"), None)
+        silent.state = "connecting"
+        hub.links._links[silent.session_id] = silent
+        assert not hub.links.settled
+        silent.tried = True
+        assert hub.links.settled
+        del hub.links._links[silent.session_id]
+
+
+@pytest.mark.asyncio
+async def test_a_session_was_tried_once_its_first_attempt_is_over() -> None:
+    async with bench() as hub:
+        session = await hub.session("s-1")
+        await session.endpoint.close()
+        session.publish(hub.folder)
+        await hub.until(lambda: any(link.tried for link in hub.links._links.values()))
+        await hub.until(lambda: hub.links.settled)

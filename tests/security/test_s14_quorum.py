@@ -16,6 +16,7 @@ from upcall.model.events import Due, OperatorChanged, PersonActed, SettingsChang
 from upcall.model.platform import Answered, Receipt, Who
 from upcall.model.policy import Match, Operator, Policy, Route, Terms
 from upcall.model.settings import LiveSettings
+from upcall.model.struct import replaced
 
 PERMIT = AskSpec(
     question="Deploy?", options=("yes", "no"), free_text=False, ask_class="permission"
@@ -336,6 +337,25 @@ def test_a_veto_counts_from_this_computer_whatever_came_from_it_before(refuses: 
     assert receipt is not None
     assert receipt.ok
     assert made.only().outcome == "declined"
+
+
+@pytest.mark.parametrize(("label", "ends"), [("no", True), ("yes", False)])
+def test_a_plain_no_to_a_permission_is_a_veto(label: str, ends: bool) -> None:
+    made = rig(VETO)
+    made.ask(spec=PERMIT, wait=False)
+    vote(made, "ada", indices=(0,))
+    vote(made, "bob", indices=(PERMIT.options.index(label),))
+    # Where both agree, a veto of the same moment could still come.
+    assert (made.only().state != "open") is ends
+    if ends:
+        assert answer_of(made) == ("no",)
+
+
+def test_a_no_to_a_question_is_an_answer_like_another() -> None:
+    made = rig(VETO)
+    made.ask(spec=replaced(PERMIT, ask_class="question"), wait=False)
+    vote(made, "bob", indices=(1,))
+    assert made.only().state == "open"
 
 
 def test_without_a_veto_a_refusal_is_a_vote_like_another() -> None:

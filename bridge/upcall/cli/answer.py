@@ -52,7 +52,8 @@ def parser() -> args.Parser:
 def run(argv: Sequence[str]) -> int:
     """Run `upcall answer`."""
     given = parser().read(argv)
-    args.usable(given.ask, "ID")
+    if not args.usable(given.ask, "ID").strip():
+        raise Usage("ID is empty", "see: upcall asks")
     values = [args.usable(value, "VALUE") for value in given.values]
     if not values and not given.decline and given.hold is None and not given.withdraw:
         return _answer_unseen(given)

@@ -26,6 +26,7 @@ from upcall.core.sessions import Sessions
 from upcall.core.standing import ONLY_UNLOCK
 from upcall.core.state import HubState, Step
 from upcall.core.talk import Talk
+from upcall.core.votes import says_no
 from upcall.model import frames
 from upcall.model.ask import SECRET, Selection
 from upcall.model.effects import Acknowledge, SaveLogin, SaveSetting, ToClients
@@ -482,7 +483,7 @@ class People:
         selection: Selection | None,
     ) -> Receipt | None:
         """Take one vote; the one that makes it enough claims the ask."""
-        vetoes = selection is None and self._ballots.rules(row).veto
+        vetoes = says_no(row.spec, selection) and self._ballots.rules(row).veto
         if not vetoes and self._ballots.another_here(row, person, event.channel, act.who):
             result = result_of(row, step.at.wall_ms)
             return Receipt(ok=False, code="not_permitted", msg=ANOTHER_HERE, result=result)
@@ -492,7 +493,7 @@ class People:
         winner = found.winner
         if winner is None or not self._ballots.may_end(row, winner):
             return self._ballots.receipt(step, row, found, selection)
-        if self._ballots.rules(row).veto and winner.selection is not None:
+        if self._ballots.rules(row).veto and not says_no(row.spec, winner.selection):
             # A veto of the same moment wins, whichever of the two is heard first.
             step.timer(step.at.boot_s + VETO_S, "votes", row.ask_id)
             return self._ballots.receipt(step, row, found, selection)

@@ -61,7 +61,7 @@ def standing(state: HubState, row: AskRow, rules: Rules) -> Tally:
     """Return how the votes on *row* stand under the policy in force."""
     people = everybody(state)
     votes = state.votes.get(row.ask_id, {}).values()
-    return tally(votes, rules, lambda vote: _counts(state, row, rules, people, vote))
+    return tally(votes, rules, lambda vote: _counts(state, row, rules, people, vote), row.spec)
 
 
 def _counts(

@@ -5,15 +5,14 @@ it matters.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from upcall.core.render import selection_words
+from upcall.model.ask import AskSpec, Selection
 from upcall.model.policy import Rules
+from upcall.model.refusals import is_refusal
 from upcall.model.rows import VoteRow
 from upcall.model.text import one_line
-
-if TYPE_CHECKING:
-    from upcall.model.ask import Selection
 
 Counts: TypeAlias = Callable[[VoteRow], bool]
 """Tells whether a vote's person may still give it."""
@@ -37,14 +36,23 @@ class Tally(NamedTuple):
     missing: str
 
 
-def tally(votes: Iterable[VoteRow], rules: Rules, counts: Counts) -> Tally:
+def says_no(spec: AskSpec, selection: Selection | None) -> bool:
+    """Tell whether a vote refuses: a decline, or the plain no of a permission."""
+    if selection is None:
+        return True
+    if spec.ask_class != "permission" or selection.text is not None:
+        return False
+    return bool(selection.labels) and all(map(is_refusal, selection.labels))
+
+
+def tally(votes: Iterable[VoteRow], rules: Rules, counts: Counts, spec: AskSpec) -> Tally:
     """Count *votes* under *rules*; the order in which they are handed in makes no difference.
 
     Of those that came from this computer one counts, the first: whoever runs programs here
     could give all of them. A refusal of somebody with a veto decides before any majority.
     """
     standing = sorted(filter(counts, votes), key=_order)
-    veto = next((vote for vote in standing if vote.selection is None), None)
+    veto = next((vote for vote in standing if says_no(spec, vote.selection)), None)
     valid = _one_from_here(standing)
     needed = max(rules.quorum, 2) if rules.second == "operator" else rules.quorum
     groups: dict[Selection | None, list[VoteRow]] = {}

@@ -104,6 +104,7 @@ class Link:
         announced: the kernel knows the session.
         told: the kernel was told that the hub is attached now.
         ended: the session said that it ends.
+        tried: it was attached, or that failed, once at least.
         generation: counts connections, so that what is late can be told.
     """
 
@@ -127,6 +128,7 @@ class Link:
         "state",
         "synced",
         "told",
+        "tried",
     )
 
     def __init__(self, owner: LinkOwner, session_id: SessionId, found: Found | None) -> None:
@@ -139,6 +141,7 @@ class Link:
         self.ended = False
         self.synced = False
         self.attempts = 0
+        self.tried = False
         self.generation = 0
         self.capabilities: frozenset[str] = frozenset()
         self._owner = owner

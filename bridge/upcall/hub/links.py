@@ -132,7 +132,10 @@ class Links:
     @property
     def settled(self) -> bool:
         """Whether every folder was read and every session found there was tried."""
-        trying = any(link.state in {"queued", "connecting"} for link in self._links.values())
+        trying = any(
+            link.state in {"queued", "connecting"} and not link.tried
+            for link in self._links.values()
+        )
         return self._folders.all_read and not trying
 
     def unattached(self) -> list[str]:
@@ -358,6 +361,7 @@ class Links:
                 link.forget_connection()
                 self._failed(link, error)
         finally:
+            link.tried = True
             self._attaching -= 1
             self._attach_some()
 

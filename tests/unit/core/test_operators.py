@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakes.kernel_rig import Rig, channel
+from fakes.kernel_rig import YES_NO, Rig, channel
 from upcall.core.changes import changes
 from upcall.core.door import DENIED_KEPT, Door
 from upcall.core.operators import is_asked, is_asker, operator_views, rules_of, uids_of
@@ -62,7 +62,7 @@ def vote(
 
 
 def count(rules: Rules, *votes: VoteRow) -> Any:
-    return tally(votes, rules, lambda _: True)
+    return tally(votes, rules, lambda _: True, YES_NO)
 
 
 # --- people ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Backup and restore: whole files, a new epoch, and no answer counted twice (S26, B5)."""
 
+import itertools
 import json
 import os
 import shutil
@@ -279,8 +280,7 @@ def test_a_restore_killed_anywhere_leaves_one_whole_store(home: Home) -> None:
     saved = f"{home.path}/saved"
     shutil.copytree(home.state, saved, ignore=shutil.ignore_patterns("*.sock"))
     seen = set()
-    points = [*range(1, 100, 6)]
-    for point in points:
+    for point in itertools.count(1, 9):
         shutil.rmtree(home.state)
         shutil.copytree(saved, home.state)
         os.chmod(home.state, 0o700)
@@ -296,6 +296,8 @@ def test_a_restore_killed_anywhere_leaves_one_whole_store(home: Home) -> None:
         store.close_now()
         assert (number, count) in {(1, 2), (2, 1)}, point
         seen.add((number, done.returncode))
+        if done.returncode == 0:
+            break
     assert {epoch_ for epoch_, _ in seen} == {1, 2}
 
 

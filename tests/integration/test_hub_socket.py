@@ -434,7 +434,7 @@ async def test_controls_get_their_fields_with_defaults_filled_in() -> None:
         assert answer == {"id": 1, "ok": True, "op_was": "asks"}
         await client.ask({"id": 2, "op": "answer", "ask": "a1b2", "values": ["#2"]})
         listed, answered = hub.port.controls
-        assert listed[:2] == ("asks", {"state": "open", "limit": 100})
+        assert listed[:2] == ("asks", {"ask": None, "state": "open", "limit": 100})
         assert answered[1]["values"] == ["#2"] or answered[1]["values"] == ("#2",)
         assert answered[1]["decline"] is False
         assert answered[2].pid == os.getpid()

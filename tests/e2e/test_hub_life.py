@@ -15,6 +15,7 @@ import pytest
 
 from fakes.home import UPCALL, Home, ended, eventually, open_files
 from upcall.hub.foreground import HANDED
+from upcall.hub.lock import HubLock
 
 
 @pytest.fixture
@@ -96,6 +97,19 @@ def test_a_lock_file_that_names_a_living_stranger_blocks_nobody(home: Home) -> N
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(f"{home.state}/ask.sock")
     stale.close()
+    home.start_hub()
+
+
+def test_a_hub_that_finds_another_one_starting_is_no_failure(home: Home) -> None:
+    for folder in (home.state, f"{home.runtime}/upcall"):
+        os.makedirs(folder, 0o700, exist_ok=True)
+    lock = HubLock.acquire(home.state, f"{home.runtime}/upcall")
+    try:
+        assert home.run("hub", "run", "--detached").code == 75
+        assert home.run("hub", "run").code == 1
+        assert not os.path.exists(f"{home.state}/hub.json")
+    finally:
+        lock.release()
     home.start_hub()
 
 

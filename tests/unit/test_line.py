@@ -16,6 +16,7 @@ import pytest
 import upcall
 from fakes import hub_line
 from fakes.hub_line import FakeHub, Refuse
+from upcall.hub.daemon import EXIT_RUNS_ALREADY
 from upcall.line import HubLine, LineError, ensure_hub, full_ask_id, interpreter, mint_ask_id
 from upcall.line import start as starting
 from upcall.model.ids import is_ask_id
@@ -304,6 +305,23 @@ def test_after_ten_seconds_it_is_tried_again(state: str, command: list[str]) -> 
     ensure_hub(socket="control", command=command).close()
     with HubLine.connect("control") as control:
         control.request("stop")
+
+
+def test_a_hub_that_is_just_starting_or_ending_is_waited_for(
+    state: str, command: list[str]
+) -> None:
+    """Whoever loses the race for the folder waits for the winner, or takes its place."""
+    paths.ensure_private_dir(state)
+    marks = f"{os.path.dirname(state)}/tries"
+    program = (
+        f"import os, sys; open({marks!r}, 'ab').write(b'x'); "
+        f"os.path.getsize({marks!r}) < 3 and sys.exit({EXIT_RUNS_ALREADY}); {command[-1]}"
+    )
+    ensure_hub(socket="control", command=[*command[:-1], program]).close()
+    assert os.path.getsize(marks) == 3
+    with HubLine.connect("control") as control:
+        control.request("stop")
+    assert starting._RUNS_ALREADY == EXIT_RUNS_ALREADY
 
 
 def test_a_hub_that_ends_at_once_is_told_without_waiting(state: str) -> None:

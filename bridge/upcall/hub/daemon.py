@@ -23,7 +23,7 @@ from upcall.core.redact import mask
 from upcall.core.state import ChannelInfo, KernelSettings
 from upcall.hub import hub_json
 from upcall.hub.hub import Hub
-from upcall.hub.lock import HubLock
+from upcall.hub.lock import HubLock, SameHubRuns
 from upcall.hub.peer import login_name
 from upcall.hub.plugins import Loaded, load_channels, safe_lower
 from upcall.hub.room import how_to_make_room, is_full
@@ -43,6 +43,7 @@ from upcall_discovery.filesystem import where_not_local
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
+EXIT_RUNS_ALREADY: Final = 75  # as sysexits.h has it: try again later
 SWITCH_S: Final = 0.0002
 
 
@@ -74,6 +75,9 @@ def _run(detached: bool, handover: Handover, scrubber: Scrubber) -> int:
         state = _state_folder()
         runtime = paths.runtime_dir()
         lock = HubLock.acquire(state, runtime)
+    except SameHubRuns as exc:
+        # No failure: whoever wants a hub waits for that one.
+        return EXIT_RUNS_ALREADY if detached else _failed(exc, stream)
     except (UpcallError, paths.PathProblem) as exc:
         if not _another_hub_is_known():
             _write_failure(paths.state_dir(), exc)

@@ -39,6 +39,12 @@ class LockOwner:
     state: str | None
 
 
+class SameHubRuns(HubError):
+    """A hub of this very state folder runs, or is about to."""
+
+    code = "hub_running"
+
+
 class HubLock:
     """Held by the one hub of a state folder and of a runtime folder."""
 
@@ -53,6 +59,7 @@ class HubLock:
         Both folders must exist and be ours alone.
 
         Raises:
+            SameHubRuns: the state folder has a hub.
             HubError: `hub_running`, naming the other hub's pid and state folder;
                 `lock_unsafe` if a lock file is a link, someone else's or not a file.
             PathProblem: a folder is not ours alone.
@@ -60,7 +67,12 @@ class HubLock:
         """
         lock = cls(state)
         try:
-            lock._take(state)
+            try:
+                lock._take(state)
+            except HubError as error:
+                if error.code != "hub_running":
+                    raise
+                raise SameHubRuns(error.msg, recover=error.recover) from error
             lock._take(runtime)
         except BaseException:
             lock.release()

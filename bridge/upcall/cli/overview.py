@@ -52,11 +52,14 @@ def status_lines(status: dict[str, Any]) -> list[str]:
             f"  ! hub {version} is running, this is {upcall.__version__}: upcall hub restart"
         )
     for problem in status.get("degraded") or []:
+        if problem.get("code") == "channel_deaf":
+            continue  # its own line says it
         lines.append(f"  ! {screen.one_line(str(problem.get('msg')), 300)}")
         if problem.get("recover"):
             lines.append(f"    {screen.one_line(str(problem['recover']), 300)}")
-    for channel in status.get("channels") or []:
-        lines.append(f"  {where.status(channel)}")
+    channels = status.get("channels") or []
+    for channel in channels:
+        lines.append(f"  {where.status(channel, channels)}")
         if channel.get("reason") and channel.get("state") != "down":
             lines.append(f"  ! {screen.one_line(str(channel['reason']), 300)}")
     if status.get("web_url"):

@@ -6,6 +6,7 @@ from upcall.cli import choose, screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 _NAMES = {"web": "inbox", "terminal": "watch"}
@@ -38,7 +39,9 @@ def describe(channel: dict[str, Any]) -> str:
     called = name(str(channel.get("name", "?")))
     if channel.get("state") == "down":
         reason = screen.one_line(str(channel.get("reason") or "not hearing"), 80)
-        return f"{called} (starting)" if reason == "starting" else f"{called} (down: {reason})"
+        if reason == "starting":
+            return f"{called} (starting)"
+        return f"{called} (down{_since(channel)}: {reason})"
     if channel.get("name") in _VIEWERS:
         one, many = _VIEWERS[str(channel["name"])]
         count = int(channel.get("audience") or 0)
@@ -49,8 +52,18 @@ def describe(channel: dict[str, Any]) -> str:
     return f"{called} ({state})"
 
 
-def status(channel: dict[str, Any]) -> str:
-    """Return how one channel is: `describe`, and when it was heard where that says more."""
+def _since(channel: dict[str, Any]) -> str:
+    since_ms = channel.get("deaf_since_ms")
+    return f" since {screen.clock(since_ms)}" if isinstance(since_ms, int) else ""
+
+
+def status(channel: dict[str, Any], channels: Sequence[dict[str, Any]] = ()) -> str:
+    """Return how one channel is: `describe`, and when it was heard where that says more.
+
+    Args:
+        channel: the one.
+        channels: all of them, to say where questions are shown while it does not hear.
+    """
     shown_by = _EMPTY.get(str(channel.get("name")))
     if shown_by is not None and channel.get("state") != "down" and not _sees(channel):
         return f"{name(str(channel['name']))}: {shown_by}"
@@ -63,7 +76,11 @@ def status(channel: dict[str, Any]) -> str:
     event_ms = channel.get("event_ms")
     if isinstance(event_ms, int) and event_ms > 0:
         heard += f", last answer or word {screen.age(event_ms)} ago"
-    return f"{describe(channel)}{heard}"
+    if channel.get("state") != "down" or not channels or channel.get("reason") == "starting":
+        return f"{describe(channel)}{heard}"
+    others = [name(str(c.get("name"))) for c in channels if c.get("state") != "down"]
+    places = ", ".join(others) or "no other place"
+    return f"{describe(channel)}{heard}; meanwhile questions are in {places}"
 
 
 def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:
@@ -77,8 +94,7 @@ def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str
         if not is_down:
             lines.append(f"{name(called)} hears again")
             continue
-        since_ms = channel.get("deaf_since_ms")
-        since = f" since {screen.clock(since_ms)}" if isinstance(since_ms, int) else ""
+        since = _since(channel)
         reason = screen.one_line(str(channel.get("reason") or "no reason given"), 80)
         places = shown([c for c in now if c.get("state") != "down"]) or "no other place yet"
         lines.append(

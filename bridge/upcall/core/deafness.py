@@ -13,13 +13,15 @@ from upcall.core.outbox import Outbox
 from upcall.core.render import duration_words
 from upcall.core.state import ChannelInfo, ChannelLive, HubState, Step
 from upcall.model.effects import SaveSetting
-from upcall.model.events import PersonActed
+from upcall.model.events import ChannelChanged, PersonActed
 from upcall.model.platform import LoginKept, SettingKept
 from upcall.model.text import one_line
 
 # Shorter ones are not told elsewhere: connections are renewed all the time.
 TOLD_AFTER_S: Final = 60.0
 HEARD_KEY: Final = "hub:heard_ms"
+# Rounds of which none was completed before a channel is taken for deaf (design.md, inv. 9).
+ROUNDS_MISSED: Final = 3
 # How often it is kept until when a channel has heard, in case the hub is killed.
 KEPT_EVERY_MS: Final = 60_000
 
@@ -69,6 +71,29 @@ class Deafness:
         elif was_hearing:
             live.deaf_since_ms = live.heard_ms or step.at.wall_ms
             step.timer(step.at.boot_s + TOLD_AFTER_S, "deaf", channel)
+
+    def completed_round(self, step: Step, channel: str, live: ChannelLive) -> None:
+        """A channel says that it hears: for how long that is believed is counted anew."""
+        info = self._state.infos.get(channel)
+        round_s = info.capabilities.round_s if info is not None else None
+        if round_s is not None:
+            live.silent_due_s = step.at.boot_s + ROUNDS_MISSED * round_s
+            step.timer(live.silent_due_s, "silent", channel)
+
+    def silent(self, step: Step, channel: str) -> ChannelChanged:
+        """Return what a channel that completes no round should have said of itself."""
+        live = self._state.channels[channel]
+        zone, since = self._state.settings.zone, ""
+        if live.heard_ms is not None and zone is not None:
+            since = f" since {datetime.fromtimestamp(live.heard_ms / 1000, zone):%H:%M}"
+        return ChannelChanged(
+            at=step.at,
+            channel=channel,
+            hearing=False,
+            audience=live.audience,
+            signed_in=live.signed_in,
+            reason=f"connected, but no inbound round{since}",
+        )
 
     def due(self, step: Step, channel: str) -> None:
         """A channel has been deaf for so long that it is told elsewhere."""

@@ -262,9 +262,7 @@ class Kernel:
                 self._content.failed(step, event.delivery)
                 self._people.second.failed(event.delivery)
             case ChannelChanged():
-                self._recovery.before_change(step, event)
-                self._channel_changed(step, event)
-                self._recovery.after_change(step, event)
+                self._channel_says(step, event)
             case AtMachine():
                 self._courses.seen(step, event)
             case VerbositySet():
@@ -525,9 +523,16 @@ class Kernel:
         """Return how many deliveries have not arrived yet."""
         return len(self._state.deliveries)
 
+    def _channel_says(self, step: Step, event: ChannelChanged) -> None:
+        self._recovery.before_change(step, event)
+        self._channel_changed(step, event)
+        self._recovery.after_change(step, event)
+
     def _channel_changed(self, step: Step, event: ChannelChanged) -> None:
         live = self._state.channels.setdefault(event.channel, ChannelLive())
         was_hearing = live.hearing
+        if event.hearing:
+            self._deafness.completed_round(step, event.channel, live)
         if (live.hearing, live.audience, live.reason, live.signed_in) == (
             event.hearing,
             event.audience,
@@ -539,7 +544,8 @@ class Kernel:
             return
         live.hearing, live.audience, live.reason = event.hearing, event.audience, event.reason
         live.signed_in = event.signed_in
-        if event.hearing or was_hearing:
+        # Of a channel that says each round, only a round tells until when it heard.
+        if event.hearing or (was_hearing and live.silent_due_s is None):
             live.heard_ms = step.at.wall_ms
         self._deafness.changed(step, event.channel, was_hearing=was_hearing)
         if event.hearing and not was_hearing:
@@ -634,6 +640,8 @@ class Kernel:
                     self._people.redactions.due(step, key)
                 case "deaf":
                     self._deafness.due(step, key)
+                case "silent":
+                    self._channel_says(step, self._deafness.silent(step, key))
                 case "flood":
                     self._people.talk.floods.due(SessionId(key))
                 case "text":
@@ -686,6 +694,9 @@ class Kernel:
                 return int(key) in state.texts
             case "votes":
                 return AskId(key) in state.votes
+            case "silent":
+                heard = state.channels.get(key)
+                return heard is not None and heard.hearing and heard.silent_due_s == due_s
             case "deaf":
                 live_channel = state.channels.get(key)
                 return live_channel is not None and not live_channel.hearing

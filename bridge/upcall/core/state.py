@@ -144,6 +144,7 @@ class ChannelLive:
 
     Attributes:
         heard_ms: when an inbound round was last completed.
+        silent_due_s: when it is taken for deaf if no other round is completed (boot time).
         event_ms: when something that a person did there was last handled.
         deaf_since_ms: since when it may have missed something, until that was made up for.
         told_deaf: people were told on other channels.
@@ -161,6 +162,7 @@ class ChannelLive:
     signed_in: int = 0
     reason: str | None = "starting"
     heard_ms: int | None = None
+    silent_due_s: float | None = None
     event_ms: int | None = None
     deaf_since_ms: int | None = None
     told_deaf: bool = False

@@ -108,6 +108,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     # Its adapter says by `ChannelState.caught_up` when all that people did while nobody
     # heard has been handed in; until then no deadline is taken for passed.
     catches_up: bool = False
+    # Within how many seconds it completes an inbound round and says so by its state, also
+    # when nothing came in. The hub takes it for deaf after three of them without a word,
+    # however well its connection looks; None: it promises nothing.
+    round_s: float | None = None
     # Words that a person types here go to the hub alone: no company keeps them. Without it
     # the channel never hears of a secret ask.
     secrets: bool = False
@@ -316,6 +320,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 class ChannelState(msgspec.Struct, frozen=True, kw_only=True):
     """An adapter's word on itself; not stored.
+
+    With `Capabilities.round_s` it is said after every completed round, changed or not.
 
     Attributes:
         hearing: an inbound round was completed recently.

@@ -63,6 +63,7 @@ class ChatAdapter:
         self._writer: asyncio.StreamWriter | None = None
         self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ids = itertools.count(1)
+        self._state = ChannelState(hearing=False, reason="connecting")
 
     async def run(self, inbox: Inbox) -> None:
         """Hear until cancelled."""
@@ -76,7 +77,9 @@ class ChatAdapter:
             self._writer = writer
             try:
                 async with asyncio.TaskGroup() as tasks:
+                    rounds = tasks.create_task(self._rounds(inbox))
                     await self._hear(reader, inbox, tasks)
+                    rounds.cancel()
             finally:
                 self._writer = None
                 for waiting in self._calls.values():
@@ -86,6 +89,15 @@ class ChatAdapter:
                 writer.close()
             inbox.state(ChannelState(hearing=False, reason="connection lost"))
             await self._seams.clock.sleep(self._config.retry_s)
+
+    async def _rounds(self, inbox: Inbox) -> None:
+        """Complete a round every now and then, if that is promised."""
+        round_s = CAPABILITIES.round_s
+        while round_s is not None:
+            await self._seams.clock.sleep(round_s / 2)
+            with contextlib.suppress(DeliveryError):
+                await self._call("round")
+                inbox.state(self._state)
 
     async def post(self, place: Place, body: Body, key: DeliveryKey) -> Ref:
         """Post one message."""
@@ -141,7 +153,8 @@ class ChatAdapter:
                 if future is not None and not future.done():
                     future.set_result(told)
             elif "state" in told:
-                inbox.state(msgspec.convert(told["state"], ChannelState))
+                self._state = msgspec.convert(told["state"], ChannelState)
+                inbox.state(self._state)
             else:
                 tasks.create_task(self._take(told, inbox))
 

@@ -71,7 +71,7 @@ class Fault:
     """What goes wrong with the next calls of one kind.
 
     Attributes:
-        call: `post`, `edit`, `open`, `find`, `delete`, or `*`.
+        call: `post`, `edit`, `open`, `find`, `delete`, `round`, or `*`.
         kind: `throttle`, `refuse`, `not_sent`, `uncertain` are answers; `hang` accepts and
             never answers, `lose` does neither; `drop` and `drop_after` close the connection
             before and after the call is accepted.
@@ -445,6 +445,8 @@ class FakeChat:
                 return self._open(told)
             case "find":
                 return {"ref": self._find(told["key"])}
+            case "round":
+                return {}
             case "edit" | "delete":
                 return self._change(told)
             case other:

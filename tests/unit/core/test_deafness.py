@@ -1,5 +1,6 @@
 """Channels that do not hear: told once each way on the others, and made up for afterwards."""
 
+from dataclasses import replace
 from datetime import UTC
 
 import msgspec
@@ -205,3 +206,42 @@ def test_ages_are_of_the_last_round_and_of_the_last_event(rig: Rig) -> None:
     assert views["telegram"].heard_ms == rig.wall_ms
     assert views["telegram"].event_ms == rig.wall_ms - 7000
     assert views["slack"].event_ms is None
+
+
+# --- rounds --------------------------------------------------------------------------------
+
+
+def promising(name: str, round_s: float = 10.0) -> ChannelInfo:
+    info = chat(name)
+    return replace(info, capabilities=replaced(info.capabilities, round_s=round_s))
+
+
+def test_a_channel_that_completes_no_round_is_deaf_however_well_it_is_connected() -> None:
+    rig = Rig(promising("slack"), chat("discord"), tell_degraded=True)
+    for name in ("slack", "discord"):
+        hear(rig, name)
+    heard_ms = rig.wall_ms
+    rig.wait(25.0)
+    hear(rig, "slack")
+    rig.wait(29.0)
+    assert state_of(rig, "slack") == ("delivered", None)
+    rig.wait(2.0)
+    status, reason = state_of(rig, "slack")
+    assert status == "down"
+    assert reason is not None
+    assert reason.startswith("connected, but no inbound round")
+    (view,) = [one for one in rig.kernel.channels() if one.name == "slack"]
+    assert view.heard_ms == heard_ms + 25_000
+    rig.wait(61.0)
+    assert any("slack: not hearing" in words for words in said(rig, "discord"))
+    # What promises nothing is believed.
+    assert state_of(rig, "discord") == ("delivered", None)
+    rig.arrive_all()
+    hear(rig, "slack")
+    assert state_of(rig, "slack") == ("delivered", None)
+    assert any("slack hears again" in words for words in said(rig, "discord"))
+
+
+def state_of(rig: Rig, name: str) -> tuple[str, str | None]:
+    (view,) = [one for one in rig.kernel.channels() if one.name == name]
+    return view.state, view.reason

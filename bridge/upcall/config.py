@@ -35,6 +35,8 @@ class HubConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         log_level: `debug`, `info`, `warning` or `error`.
         allow_direct_clients: clients of a hosted endpoint may answer permission asks.
         tell_degraded: that a channel has stopped hearing is told on the others.
+        stay_awake: the computer does not go to sleep by itself while a permission question
+            is open and it has power from outside.
     """
 
     idle_exit_s: float = 600.0
@@ -42,6 +44,7 @@ class HubConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allow_direct_clients: bool = False
     tell_degraded: bool = True
+    stay_awake: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.idle_exit_s <= 7 * 86400:

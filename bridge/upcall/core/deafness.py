@@ -41,6 +41,17 @@ class Deafness:
             if kept.isdigit() and int(kept) < step.at.wall_ms:
                 self._state.channels[info.name].deaf_since_ms = int(kept)
 
+    def sleep_coming(self, step: Step, *, coming: bool) -> None:
+        """The computer is going to sleep, or woke: what is open says so where people tap."""
+        if self._state.sleep_coming == coming:
+            return
+        self._state.sleep_coming = coming
+        for info in self._chats():
+            for row in list(self._state.asks.values()):
+                if info.name in self._state.cards.get(row.ask_id, ()):
+                    self._outbox.redraw(step, row, only=info.name)
+        step.change()
+
     def slept(self, since_ms: int) -> None:
         """The computer was asleep since then: no channel heard, whatever it says."""
         for info in self._chats():

@@ -78,6 +78,7 @@ from upcall.model.events import (
     RootChanged,
     SettingsChanged,
     SettingsRefused,
+    SleepComing,
     Slept,
     StoreMeasured,
     TextsForgotten,
@@ -293,7 +294,10 @@ class Kernel:
                 say_anchor(step, self._state, self._outbox, event)
             case StoreMeasured():
                 Quotas(self._state).measured(event.sizes)
+            case SleepComing():
+                self._deafness.sleep_coming(step, coming=event.coming)
             case Slept():
+                self._deafness.sleep_coming(step, coming=False)
                 self._deafness.slept(event.since_ms)
                 self._recovery.slept(step)
             case Due():

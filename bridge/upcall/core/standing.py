@@ -24,6 +24,9 @@ from upcall.model.platform import Who
 from upcall.model.policy import Operator, Rules
 from upcall.model.rows import AskRow, VoteRow
 
+SLEEPS: Final = (
+    "The computer sleeps: taps are lost until it wakes; a text reply is kept for 24 h."
+)
 ONLY_UNLOCK: Final = "Only `upcall unlock` on this computer ends that."
 
 
@@ -48,6 +51,8 @@ def standing_words(state: HubState, row: AskRow) -> str:
                     standing(state, row, rules), lambda ms: clock_words(state, ms), shown
                 )
             )
+        if state.sleep_coming:
+            parts.append(SLEEPS)
     if row.state != "closed" and state.lock is not None:
         words = lock_words(state.lock, clock_words(state, state.lock.at_ms))
         parts.append(f"{words}. {ONLY_UNLOCK}")

@@ -247,6 +247,7 @@ class HubState:
     Attributes:
         hosted: of each asking process, its sessions by conversation.
         hosted_count: how many sessions `hosted` holds.
+        sleep_coming: the computer is going to sleep, or sleeps.
         living: of each conversation, its sessions that have not ended.
         idle_due: when a conversation without such sessions is closed, on the boot clock.
         lanes: of each target, its lanes with their deliveries in order.
@@ -304,6 +305,7 @@ class HubState:
     sessions: dict[SessionId, SessionRow] = field(default_factory=dict)
     hosted: dict[Process, dict[str, SessionId]] = field(default_factory=dict)
     hosted_count: int = 0
+    sleep_coming: bool = False
     living: dict[str, dict[SessionId, None]] = field(default_factory=dict)
     idle_due: dict[str, float] = field(default_factory=dict)
     live: dict[SessionId, SessionLive] = field(default_factory=dict)

@@ -36,6 +36,7 @@ from upcall.hub.reloading import Reloading
 from upcall.hub.rights import Rights
 from upcall.hub.runtime import RuntimeFolder
 from upcall.hub.settings import file_mark
+from upcall.hub.sleep import SleepWatch
 from upcall.hub.socket import HubSockets
 from upcall.hub.store.db import Store
 from upcall.hub.store.erase import Forgotten, Wanted
@@ -141,6 +142,10 @@ class Hub:
         self._machine_watch = MachineWatch(
             lambda: kernel.presence, self.submit, self.moment, clock
         )
+        self._sleep_watch = SleepWatch(
+            self.submit, self.moment, clock=clock, log=log, asks=kernel,
+            stay_awake=config.hub.stay_awake,
+        )  # fmt: skip
         self._sockets = HubSockets(
             self,
             state_dir,
@@ -503,6 +508,7 @@ class Hub:
         tasks.create_task(self._hosting.run(), name="hosting")
         tasks.create_task(self._processes.run(), name="processes")
         tasks.create_task(self._machine_watch.run(), name="at-machine")
+        tasks.create_task(self._sleep_watch.run(), name="sleep")
         for name in [loaded.name for loaded in self._loaded]:
             tasks.create_task(self._channels.run(name), name=f"channel-{name}")
         for row in self.kernel.session_rows():

@@ -237,6 +237,12 @@ class ChannelChanged(_Event, frozen=True, kw_only=True):
     signed_in: int = 0
 
 
+class SleepComing(_Event, frozen=True, kw_only=True):
+    """The computer is going to sleep, or, not `coming`, it woke."""
+
+    coming: bool
+
+
 class Slept(_Event, frozen=True, kw_only=True):
     """The computer was asleep until now.
 
@@ -410,6 +416,7 @@ Event: TypeAlias = (
     | RedactionChosen
     | LettersSorted
     | RootChanged
+    | SleepComing
     | Slept
     | StoreMeasured
     | AuditAnchored

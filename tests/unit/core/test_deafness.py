@@ -8,9 +8,10 @@ import pytest
 
 from fakes.kernel_rig import ADA, YES_NO, Card, Rig, ask_id, channel, lower
 from upcall.core.announce import HUB_CONVERSATION, HUB_SESSION
+from upcall.core.standing import SLEEPS
 from upcall.core.state import ChannelInfo
 from upcall.model.effects import Log, Noticed, Send
-from upcall.model.events import ChannelChanged, Slept
+from upcall.model.events import ChannelChanged, SleepComing, Slept
 from upcall.model.platform import Answered, Capabilities
 from upcall.model.rows import DeliveryRow
 from upcall.model.struct import replaced
@@ -245,3 +246,31 @@ def test_a_channel_that_completes_no_round_is_deaf_however_well_it_is_connected(
 def state_of(rig: Rig, name: str) -> tuple[str, str | None]:
     (view,) = [one for one in rig.kernel.channels() if one.name == name]
     return view.state, view.reason
+
+
+# --- sleep that is announced -----------------------------------------------------------------
+
+
+def test_before_the_sleep_open_cards_say_that_taps_are_lost_and_after_it_no_more() -> None:
+    rig = Rig(chat("slack"), channel("web"))
+    hear(rig, "slack")
+    rig.ask(1, wait=False)
+    rig.ask(2, wait=False)
+    rig.arrive_all()
+    rig.answer(2, on="slack")
+    rig.arrive_all()
+    for coming in (True, True, False):
+        rig.do(SleepComing(at=rig.now, coming=coming))
+        (view,) = [one for one in rig.kernel.open_asks() if one.id == ask_id(1)]
+        assert (SLEEPS in view.note) is coming
+        edits = [
+            one for one in sent(rig, "slack") if one.kind == "edit" and one.ask_id == ask_id(1)
+        ]
+        rig.arrive_all()
+        assert edits
+        assert (SLEEPS in msgspec.json.decode(edits[-1].body, type=Card).state_line) is coming
+    rig.do(SleepComing(at=rig.now, coming=True))
+    # Whoever missed the word of its end notices by the clock.
+    rig.do(Slept(at=rig.now, since_ms=rig.wall_ms - 1000))
+    (view,) = [one for one in rig.kernel.open_asks() if one.id == ask_id(1)]
+    assert SLEEPS not in view.note

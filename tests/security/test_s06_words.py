@@ -184,6 +184,78 @@ def test_words_that_two_asks_could_take_answer_none(second: AskSpec) -> None:
     assert not is_answered(thread, one)
 
 
+def with_a_lost_copy(spec: AskSpec, *, takes_text: bool) -> Rig:
+    """Return a hub that was killed after the chat took the card and before it knew."""
+    made = Rig(channel("chat", repeat="none", buttons=10))
+    made.hears("chat")
+    if takes_text:
+        made.up(sync=True)
+        made.needs(
+            "q1",
+            spec.question,
+            spec.options,
+            free_text=spec.free_text,
+            ask_class=spec.ask_class,
+        )
+    else:
+        made.ask(1, spec, wait=False)
+    made.restart()
+    if takes_text:
+        made.up(sync=False)
+        made.needs(
+            "q1",
+            spec.question,
+            spec.options,
+            free_text=spec.free_text,
+            ask_class=spec.ask_class,
+        )
+        made.sync()
+    made.wait(2)
+    made.arrive_all()
+    made.wait(60)
+    return made
+
+
+@pytest.mark.parametrize("takes_text", [True, False])
+@pytest.mark.parametrize(
+    ("spec", "words", "answers"),
+    [(WORDS, "main", False), (CLOSED, "yes", True), (PERMISSION, "yes", False)],
+)
+def test_a_reply_to_a_copy_that_nobody_knows_of_is_never_steered_into_the_session(
+    spec: AskSpec, words: str, answers: bool, takes_text: bool
+) -> None:
+    made = with_a_lost_copy(spec, takes_text=takes_text)
+    (card,) = made.store.cards.values()
+    told = made.write(words, at=card.place, reply_to="the first copy")
+    assert told is not None
+    assert told.ok
+    assert (told.code == "asked") is not answers
+    assert (made.only().state == "open") is not answers
+    sent = [row.kind for row in made.store.deliveries.values()]
+    assert "message" not in sent
+
+
+def test_a_lost_copy_is_remembered_and_not_edited() -> None:
+    made = with_a_lost_copy(WORDS, takes_text=False)
+    made.restart()
+    made.hears("chat")
+    made.arrive_all()
+    (card,) = made.store.cards.values()
+    told = made.write("main", at=card.place, reply_to="the first copy")
+    assert told is not None
+    assert told.code == "asked"
+    edited = {row.ref for row in made.store.deliveries.values() if row.kind == "edit"}
+    assert edited <= {card.ref}
+
+
+def test_a_reply_to_another_message_of_the_thread_goes_to_the_session_as_before() -> None:
+    thread = Thread(takes_text=True)
+    thread.ask(WORDS)
+    told = thread.rig.write("why so?", at=thread.place, reply_to="a message of the session")
+    assert told is not None
+    assert told.code == "queued"
+
+
 def test_words_of_another_thread_answer_nothing() -> None:
     thread = Thread()
     row = thread.ask(WORDS)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from upcall.core import backoff, gates, trail
+from upcall.core.copies import note_lost
 from upcall.core.shelf import Shelf
 from upcall.core.state import HubState, Step, is_overdue
 from upcall.core.threads import Threads
@@ -232,6 +233,7 @@ class Lanes(Shelf):
             self._give_up(step, row, _HUB_ENDED)
         else:
             trail.uncertain(step, self._state, row, _HUB_ENDED)
+            note_lost(step, self._state, row)
             row = self._marked(replaced(row, state="uncertain", error=_HUB_ENDED))
             self.save(step, row)
             self._queues.waits(row)
@@ -241,6 +243,7 @@ class Lanes(Shelf):
         wait_s = backoff.delay_s(tries, jitter=event.jitter, hint_s=event.retry_after_s)
         certain = event.kind in {"not_sent", "throttled", "absent"}
         if row.attempt and row.kind in {"open", "post", "remind"}:
+            note_lost(step, self._state, row)
             words = event.msg if certain else f"may have arrived: {event.msg}"
             self.wait(step, self._marked(row), "uncertain", wait_s, words)
         else:

@@ -6,6 +6,7 @@ delivery's life.
 
 from collections.abc import Sequence
 
+from upcall.core.copies import is_lost
 from upcall.core.lanes import WAITING, Lanes
 from upcall.core.operators import needs_votes, rules_of
 from upcall.core.quotas import Quotas
@@ -153,7 +154,7 @@ class Outbox:
                 continue
             body = info.lower(self.drawn(row, channel), Place(channel, shown.place))[-1]
             copies = self._state.copies.get(row.ask_id, {}).get(channel, ())
-            for ref in (shown.ref, *copies):
+            for ref in (shown.ref, *(one for one in copies if not is_lost(one))):
                 waiting = self._waiting_edit(
                     row.ask_id, channel, ref if ref in copies else None
                 )

@@ -25,11 +25,13 @@ class Shown:
     Attributes:
         refs: what the platform calls the messages that show it.
         posted_ms: when it was known to stand there, or None while that is not known.
+        lost: another message that nobody knows of may show it too.
     """
 
     row: AskRow
     refs: frozenset[str]
     posted_ms: int | None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,10 @@ def _reply(
     """Words that name the card need no guess; they may still not be the person's own."""
     one = next((each for each in shown if text.reply_to in each.refs), None)
     row = one.row if one is not None else replied
-    if row is None or text.origin != "typed":
+    if text.origin != "typed":
         return Message()
+    if row is None:
+        return _reply_to_unknown(text, [each.row for each in shown if each.lost])
     if one is None or row.state == "claimed":
         return Late(row)
     too_early = (
@@ -118,6 +122,20 @@ def _reply(
         # Nobody replies to what is not there: a clock is wrong, or somebody lies.
         return Unclear((row,))
     return _read(row, text.text, numbers=numbers)
+
+
+def _reply_to_unknown(text: Texted, lost: Sequence[AskRow]) -> Verdict:
+    """Words that name a message nobody knows of, where a copy of a card may stand.
+
+    They may be meant for that copy: they are never passed on without being asked about.
+    """
+    rows = [row for row in lost if row.state == "open" and not row.spec.secret]
+    if not rows:
+        return Message()
+    first = rows[0].spec
+    if len(rows) == 1 and first.ask_class != "permission" and is_label(first, text.text):
+        return Answers(rows[0])
+    return Unclear(tuple(rows))
 
 
 def _read(row: AskRow, words: str, *, numbers: bool) -> Verdict:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from upcall.core.buttons import TEXT, HubButtons
+from upcall.core.copies import may_be_lost
 from upcall.core.redacting import mask_of, shown_ask
 from upcall.core.render import answer_words, by_words, duration_words
 from upcall.core.state import HubState, Step
@@ -176,7 +177,10 @@ class Words:
                 continue
             copies = self._state.copies.get(row.ask_id, {}).get(channel, ())
             refs = frozenset((*copies, *([] if card.ref is None else [card.ref])))
-            found.append(Shown(row, refs, card.posted_ms))
+            # On its way it may be there before the hub hears what it is called.
+            is_coming = card.ref is None and self._state.is_posting(row.ask_id, channel)
+            lost = is_coming or may_be_lost(self._state, row.ask_id, channel)
+            found.append(Shown(row, refs, card.posted_ms, lost))
         return found
 
     def _replied(self, event: PersonActed, text: Texted) -> AskRow | None:

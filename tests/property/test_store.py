@@ -292,7 +292,9 @@ class Model:
                 else:
                     self.roots.setdefault(path)
             case SaveGate(scope=scope, closed_until_ms=until_ms):
-                self.rows[SaveGate, scope] = until_ms
+                self.rows.pop((SaveGate, scope), None)
+                if until_ms:
+                    self.rows[SaveGate, scope] = until_ms
             case DropTokens(ask_id=name):
                 for token in self.of(TokenRow):
                     if token.ask_id == name:
@@ -350,6 +352,11 @@ class Model:
             cards=[row for row in self.of(CardRow) if row.ask_id in wanted],
             tokens=[row for row in self.of(TokenRow) if row.ask_id in wanted],
             deliveries=due,
+            dead=[
+                row
+                for row in self.of(DeliveryRow)
+                if row.state == "dead" and row.kind not in {"reply", "message", "hold"}
+            ],
             gates={str(key[1]): row for key, row in self.rows.items() if key[0] is SaveGate},
             settings={
                 (str(key[1]), str(key[2])): row

@@ -15,6 +15,7 @@ from upcall.core.askers import Askers
 from upcall.core.asks import read_answer
 from upcall.core.authority import Authority, read_untold
 from upcall.core.ballots import Ballots
+from upcall.core.clocksteps import ClockSteps
 from upcall.core.content import Content
 from upcall.core.deafness import HEARD_KEY, Deafness
 from upcall.core.explain import Ground
@@ -129,6 +130,7 @@ class Kernel:
         self._content = Content(state, self._outbox, self._lanes)
         self._sessions = Sessions(state, self._ledger, self._outbox, self._content)
         ballots = Ballots(state, self._ledger, self._outbox)
+        self._clock_steps = ClockSteps(state)
         own_asks = OwnAsks(state, self._ledger, self._announcer)
         self._authority = Authority(
             state, self._ledger, self._outbox, self._announcer, ballots, own_asks
@@ -220,6 +222,8 @@ class Kernel:
             seed: at least 16 random bytes, from which new ids are made.
         """
         step = Step(self._state, event.at, seed)
+        if not isinstance(event, Resumed):
+            self._clock_steps.look(step)
         match event:
             case AskRaised():
                 self._askers.raised(step, event)
@@ -727,6 +731,7 @@ class Kernel:
     def _resume(self, step: Step, at: Moment) -> None:
         boot_id = self._state.settings.boot_id
         self._state.resumed_boot_s = at.boot_s
+        self._clock_steps.resume(step)
         for row in list(self._state.asks.values()):
             if row.deadline_boot_s is None or row.deadline_ms is None:
                 continue

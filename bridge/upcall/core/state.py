@@ -247,6 +247,8 @@ class HubState:
     Attributes:
         hosted: of each asking process, its sessions by conversation.
         hosted_count: how many sessions `hosted` holds.
+        clock_offset_ms: by how much the wall clock was ahead of the boot clock at the last
+            event.
         sleep_coming: the computer is going to sleep, or sleeps.
         living: of each conversation, its sessions that have not ended.
         idle_due: when a conversation without such sessions is closed, on the boot clock.
@@ -306,6 +308,7 @@ class HubState:
     hosted: dict[Process, dict[str, SessionId]] = field(default_factory=dict)
     hosted_count: int = 0
     sleep_coming: bool = False
+    clock_offset_ms: int | None = None
     living: dict[str, dict[SessionId, None]] = field(default_factory=dict)
     idle_due: dict[str, float] = field(default_factory=dict)
     live: dict[SessionId, SessionLive] = field(default_factory=dict)

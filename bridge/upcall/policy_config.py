@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from upcall.model.limits import MIN_DEADLINE_S
 from upcall.model.policy import (
     ANYBODY,
     OWNER,
@@ -85,6 +86,8 @@ class TermsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         exclude_asker: whoever runs the asking program has no vote.
         second: what one answer needs beside it: the same person on another "channel",
             another "operator", or somebody at this "machine".
+        deadline: for how long a question waits whose program names no time limit; what then
+            ends it is a time-out, never an answer.
         reminders: after how long people are reminded; the last one repeats; []: never.
         escalate: who is asked too, and after how long.
         quiet_hours: when nobody is rung; false: at no time.
@@ -100,6 +103,7 @@ class TermsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     veto: bool | None = None
     exclude_asker: bool | None = None
     second: SecondFactor | None = None
+    deadline: Duration | None = None
     reminders: tuple[Duration, ...] | None = None
     escalate: tuple[EscalationConfig, ...] | None = None
     quiet_hours: QuietConfig | bool | None = None
@@ -119,6 +123,8 @@ class TermsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("channels", "fallback", "answer_by", "reminders", "escalate"):
             if len(getattr(self, name) or ()) > _MAX_LIST:
                 raise ValueError(f"{name} has more than {_MAX_LIST} entries")
+        if self.deadline is not None:
+            read_duration("deadline", self.deadline)
         _check_growing(
             "reminders", [read_duration("reminders", d) for d in self.reminders or ()]
         )
@@ -291,6 +297,9 @@ def _terms(table: TermsConfig) -> Terms:
     }  # fmt: skip
     return Terms(
         **values,
+        deadline_s=None
+        if table.deadline is None
+        else max(MIN_DEADLINE_S, read_duration("deadline", table.deadline)),
         reminders_s=None
         if table.reminders is None
         else tuple(read_duration("reminders", one) for one in table.reminders),

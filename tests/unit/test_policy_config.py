@@ -39,6 +39,8 @@ def refused(text: str) -> str:
         ('[policy]\nreminders = ["10m", "10m"]\n', "each comes later"),
         ('[policy]\nreminders = ["1h", "10m"]\n', "each comes later"),
         ('[policy]\nreminders = ["often"]\n', "is no duration"),
+        ('[policy]\ndeadline = "later"\n', "deadline: 'later' is no duration"),
+        ("[policy]\ndeadline = 0\n", "deadline: a duration is more than 0"),
         ('[policy]\nescalate = [{ after = "5m" }]\n', "names channels or people"),
         ('[policy]\nescalate = [{ after = "5m", channels = ["web"] },'
          ' { after = "1m", channels = ["web"] }]\n', "each comes later"),

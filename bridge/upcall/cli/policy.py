@@ -213,8 +213,10 @@ def value_words(value: Any) -> str:
             return "-"
         case True | False:
             return "yes" if value else "no"
-        case float() | int():
-            return f"{value:g}"
+        case float():
+            return screen.duration(value)
+        case int():
+            return str(value)
         case [*items]:
             return ", ".join(_item(one) for one in items) or "none"
         case dict():

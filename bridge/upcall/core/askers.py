@@ -5,7 +5,7 @@ from typing import Any, Final
 from upcall.core.asks import InvalidAnswer, read_answer, revision_of
 from upcall.core.door import Door
 from upcall.core.ledger import Ledger, plain, result_of
-from upcall.core.operators import needs_votes, rules_of
+from upcall.core.operators import needs_votes, rules_for_session, rules_of
 from upcall.core.policy import local_name, refuse_own
 from upcall.core.quotas import Quotas
 from upcall.core.redacting import mask_of, shown_ask, shown_claim
@@ -84,6 +84,8 @@ class Askers:
         at = step.at
         timeout_s = event.timeout_s
         spec = event.spec
+        if timeout_s is None:
+            timeout_s = rules_for_session(self._state, session, spec.ask_class).deadline_s
         if timeout_s is not None:
             spec = replaced(spec, deadline_at_ms=at.wall_ms + int(timeout_s * 1000))
         row = AskRow(

@@ -18,7 +18,7 @@ from upcall.model.policy import ANYBODY, OWNER, ROLE, Operator, Policy, Rules, T
 
 REMINDERS_SHOWN: Final = 4
 _NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Terms))
-_KEYS: Final = {"reminders_s": "reminders", "quiet": "quiet_hours"}
+_KEYS: Final = {"deadline_s": "deadline", "reminders_s": "reminders", "quiet": "quiet_hours"}
 _GRACE_WORDS: Final = "if none of them hears for 30 s"
 
 Document: TypeAlias = dict[str, Any]
@@ -49,6 +49,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 def explain(ground: Ground, facts: Facts, timeout_s: float | None = None) -> Document:
     """Return what holds for an ask with these facts, as plain data."""
     rules = rules_for(ground.policy, facts)
+    if timeout_s is None:
+        timeout_s = rules.deadline_s
     return {
         "ask": {
             "class": facts.kind,

@@ -12,10 +12,11 @@ import msgspec
 from upcall.core.policy import NOT_OPERATOR
 from upcall.core.rules import Facts
 from upcall.core.state import HubState
+from upcall.model.ask import AskClass
 from upcall.model.frames import sendable
 from upcall.model.platform import Receipt, Who
 from upcall.model.policy import ANYBODY, OWNER, RIGHTS, ROLE, Operator, Right, Rules
-from upcall.model.rows import AskRow, LockRow, PairingRow
+from upcall.model.rows import AskRow, LockRow, PairingRow, SessionRow
 from upcall.model.text import one_line
 from upcall.model.views import IdentityView, OperatorView
 
@@ -101,11 +102,15 @@ def has(state: HubState, person: Operator, right: Right, channel: str, who: Who)
 
 def rules_of(state: HubState, row: AskRow) -> Rules:
     """Return what holds for this ask under the policy in force."""
-    session = state.session(row.session_id)
-    facts = Facts(kind=row.spec.ask_class)
+    return rules_for_session(state, state.session(row.session_id), row.spec.ask_class)
+
+
+def rules_for_session(state: HubState, session: SessionRow | None, kind: AskClass) -> Rules:
+    """Return what holds for an ask of this kind that the session raises."""
+    facts = Facts(kind=kind)
     if session is not None:
         facts = Facts(
-            kind=row.spec.ask_class,
+            kind=kind,
             repo=session.repo,
             host=session.machine,
             title=session.title,

@@ -97,6 +97,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         veto: one person's refusal ends it.
         exclude_asker: whoever runs the asking program has no vote.
         second: what a single answer needs beside it.
+        deadline_s: how long an ask of a hosted session waits that names no deadline itself.
         reminders_s: after how long people are reminded; the last repeats; empty: never.
         merge: equal open asks of one session become one card, if their asker allows it.
     """
@@ -108,6 +109,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     veto: bool | None = None
     exclude_asker: bool | None = None
     second: SecondFactor | None = None
+    deadline_s: float | None = None
     reminders_s: tuple[float, ...] | None = None
     escalate: tuple[Escalation, ...] | None = None
     quiet: QuietHours | None = None
@@ -159,6 +161,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     veto: bool = False
     exclude_asker: bool = False
     second: SecondFactor | None = None
+    deadline_s: float | None = None
     reminders_s: tuple[float, ...] = REMINDERS_S
     escalate: tuple[Escalation, ...] = ()
     quiet: QuietHours | None = None

@@ -108,14 +108,15 @@ class FakeHub:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(paths.hub_json(self.state))
         for listener, path in zip(self._listeners, paths.socket_paths(self.state), strict=True):
+            # First, as whoever finds nobody there puts a socket of its own in that place.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(paths.hub_json(self.state))
         for client in list(self._clients):
             client.drop()
         self.stopped.set()

@@ -101,6 +101,18 @@ class Histories(RuleBasedStateMachine):
             )
         )
 
+    @rule(number=numbers, first=people, second=people, choice=choices, merge=st.booleans())
+    def a_permission_is_voted_for(
+        self, number: int, first: str, second: str, choice: str, merge: bool
+    ) -> None:
+        """What chance alone would seldom put together."""
+        self.raises(number, True, merge)
+        for person, on in ((first, "chat"), (second, "spare")):
+            row = self.rig.row(number)
+            if row is not None and row.state == "open":
+                self.rig.act(self.answer(row, person, on, choice, person), on=on)
+        self.rig.wait(1.0)
+
     @rule(person=people, back=st.booleans())
     def rights_change(self, person: str, back: bool) -> None:
         root = Who(identity="0", name="root", local=True)

@@ -626,7 +626,7 @@ def test_a_yes_by_command_shows_what_would_run_and_asks_once_more(more: list[str
         options = ["-o", "Yes", "-o", "No", "--permission"]
         ask_id = home.hand_over("Run the below?", *options, *more)
         listed = home.run("asks").out
-        assert f"characters: upcall asks {ask_id}" in listed
+        assert f"characters of detail: upcall asks {ask_id}" in listed
         whole = home.run("asks", ask_id).out
         for typed, outcome in (("\n", None), ("n\n", None), ("y\n", "answered")):
             answer = home.start("answer", ask_id, "Yes", on_terminal=True)

@@ -115,7 +115,7 @@ def row(ask: dict[str, Any]) -> tuple[str, str, str, str]:
     detail = len(str(ask.get("detail") or ""))
     if is_open and detail:
         number = screen.one_line(str(ask.get("id", "?")), 20)
-        tail = f" + {detail:,} characters: upcall asks {number}{tail}"
+        tail = f" + {detail:,} characters of detail: upcall asks {number}{tail}"
     tail += "" if is_open else _end(ask)
     return (
         screen.one_line(str(ask.get("id", "?")), 20),

@@ -93,7 +93,7 @@ class Lanes(Shelf):
         """Tell whether *row* may be there already, and its channel can look it up."""
         info = self._state.infos.get(row.target)
         looks_up = info is not None and info.capabilities.repeat == "by_lookup"
-        return looks_up and row.kind == "post" and row.attempt > 0
+        return looks_up and row.kind in {"open", "post", "remind"} and row.attempt > 0
 
     def end_session(self, step: Step, session_id: SessionId) -> None:
         """A session is no more: nothing can be delivered to it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 from base64 import b64encode
 from collections.abc import Awaitable
@@ -209,8 +210,13 @@ async def test_a_dropped_handshake_is_tried_again() -> None:
         port = server.sockets[0].getsockname()[1]
         record = make_record("s-1", port, TOKEN, now_ms=1_800_000_000_000)
         session.publish(hub.folder, record)
-        for _ in range(2):
-            await hub.until(lambda: hub.links.unattached() == ["s-1"])
+
+        def waits_after(count: int) -> bool:
+            return dropped == count and hub.links.unattached() == ["s-1"]
+
+        for count in (1, 2):
+            # Each time it has been tried again, and waits again.
+            await hub.until(functools.partial(waits_after, count))
             await hub.clock.until_waited_for(1)
             hub.clock.advance(1)
         await hub.port.next(LinkSynced)

@@ -7,6 +7,7 @@ on in one; what the session says meanwhile waits behind it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
@@ -44,6 +45,8 @@ PING_PONG: Final = "client_ping_pong"
 CAPABILITIES: Final = (*CLIENT_CAPABILITIES, PING_PONG, SECRET_ASKS)
 # What a session may say while one attachment is written, before it is cut off.
 _MAX_BEHIND: Final = 4096
+# More than this version knows; a stranger's words are not kept for all.
+_SHARED_CHARS: Final = 1024
 # What is written down for good, and what is only passed on.
 _ASK_COST: Final = 1.0
 _OTHER_COST: Final = 0.1
@@ -52,6 +55,18 @@ _SAID_BY_SESSIONS: Final = get_args(SessionFrame)
 
 LinkState: TypeAlias = Literal["queued", "connecting", "up", "waiting", "missing"]
 _Attachment: TypeAlias = ImageAttachment | FileAttachment
+
+
+def _shared(capabilities: tuple[str, ...]) -> frozenset[str]:
+    """Return a set that all sessions with the same capabilities have in common."""
+    if sum(map(len, capabilities)) > _SHARED_CHARS:
+        return frozenset(capabilities)
+    return _known(capabilities)
+
+
+@lru_cache(maxsize=32)
+def _known(capabilities: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(capabilities)
 
 
 class LinkPort(Protocol):
@@ -78,7 +93,7 @@ class LinkOwner(Protocol):
     files: SessionFiles
     clock: Clock
 
-    def greeted(self, link: "Link", hello: Hello) -> None:
+    def greeted(self, link: "Link") -> None:
         """The session said hello."""
         ...
 
@@ -161,6 +176,7 @@ class Link:
     def connected(self, connection: Connection) -> None:
         """Take the connection; say hello and ask for all that is open."""
         self._connection = connection
+        connection.hello = None  # what it says is known, and hundreds of them are not small
         connection.send(Hello(protocol_version=PROTOCOL_VERSION, capabilities=CAPABILITIES))
         if PING_PONG in self.capabilities:
             connection.send(Ping(nonce=self._next_nonce("sync")))
@@ -187,8 +203,8 @@ class Link:
         if isinstance(frame, Hello):
             if not self.told and self.state == "connecting":
                 self.told = True
-                self.capabilities = frozenset(frame.capabilities)
-                self._owner.greeted(self, frame)
+                self.capabilities = _shared(tuple(frame.capabilities))
+                self._owner.greeted(self)
             return
         if not isinstance(frame, _SAID_BY_SESSIONS):
             return

@@ -23,7 +23,7 @@ from upcall.hub.processes import Processes
 from upcall.hub.records import Folders, Reading
 from upcall.model.errors import MalformedFrame, NotSent, TransportError, Uncertain, UpcallError
 from upcall.model.events import LinkDown, LinkSynced, LinkUp
-from upcall.model.frames import Hello, Unknown, decode
+from upcall.model.frames import Unknown, decode
 from upcall.model.ids import SessionId
 from upcall.model.limits import MAX_ATTACHING, MAX_SESSIONS
 from upcall.model.platform import SeamLog
@@ -393,7 +393,7 @@ class Links:
         else:
             self._after(PEER_SYNC_S, "peer_sync", link)
 
-    def greeted(self, link: Link, hello: Hello) -> None:
+    def greeted(self, link: Link) -> None:
         """See `LinkOwner`."""
         process, found = link.process, link.found
         assert process is not None and found is not None  # noqa: S101, PT018 - set before
@@ -409,7 +409,7 @@ class Links:
                 record_path=found.path,
                 program=program or None,
                 cwd=liveness.working_dir_of(process.pid),
-                capabilities=tuple(hello.capabilities),
+                capabilities=link.capabilities,
             )
         )
 

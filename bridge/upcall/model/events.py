@@ -140,7 +140,7 @@ class LinkUp(_Event, frozen=True, kw_only=True):
     record_path: str
     program: str | None
     cwd: str | None
-    capabilities: tuple[str, ...]
+    capabilities: tuple[str, ...] | frozenset[str]
     ttys: tuple[str, ...] = ()
 
 
